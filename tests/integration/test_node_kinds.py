@@ -52,7 +52,7 @@ async def serves(redlock: Redlock, server: LocalServer, name: str = "order") -> 
 
 
 async def test_a_node_with_a_plain_url_serves(one_node: NodeSet) -> None:
-    async with Redlock(one_node.urls, node_timeout=1.0) as redlock:
+    async with Redlock(one_node.urls, node_timeout=5.0) as redlock:
         await serves(redlock, one_node[0])  # type: ignore[arg-type]
         assert redlock.nodes[0].address == one_node.urls[0].partition("//")[2]
 
@@ -60,7 +60,7 @@ async def test_a_node_with_a_plain_url_serves(one_node: NodeSet) -> None:
 async def test_a_tls_node_with_a_private_authority_serves_many_locks_at_once(
     tls_server: LocalServer,
 ) -> None:
-    async with Redlock([tls_server.url], node_timeout=1.0) as redlock:
+    async with Redlock([tls_server.url], node_timeout=5.0) as redlock:
         assert tls_server.url.startswith("rediss://")
         await serves(redlock, tls_server)
         # Many at once: answers of all sizes pass through the TLS layer's buffers.
@@ -100,7 +100,7 @@ async def test_plain_text_to_a_tls_server_is_an_error_in_time(tls_server: LocalS
 
 async def test_a_node_with_a_unix_socket_serves(start_server: Callable[..., LocalServer]) -> None:
     server = start_server(unix_socket=True)
-    async with Redlock([server.url], node_timeout=1.0) as redlock:
+    async with Redlock([server.url], node_timeout=5.0) as redlock:
         await serves(redlock, server)
         assert redlock.nodes[0].address == str(server.socket_path)
 
@@ -109,13 +109,13 @@ async def test_a_node_with_a_unix_socket_and_a_password_serves(
     start_server: Callable[..., LocalServer],
 ) -> None:
     server = start_server(unix_socket=True, password="p:w/d@?#")
-    async with Redlock([server.url], node_timeout=1.0) as redlock:
+    async with Redlock([server.url], node_timeout=5.0) as redlock:
         await serves(redlock, server)
 
 
 async def test_a_node_with_a_password_serves(start_server: Callable[..., LocalServer]) -> None:
     server = start_server(password="p:w/d@?#")
-    async with Redlock([server.url], node_timeout=1.0) as redlock:
+    async with Redlock([server.url], node_timeout=5.0) as redlock:
         await serves(redlock, server)
 
 
@@ -142,8 +142,8 @@ async def test_the_rights_in_the_docs_suffice(
         server.command(*line.split())
     url = f"redis://locks:password@{server.address}"
     async with (
-        Redlock([url], node_timeout=1.0) as redlock,
-        Redlock([url], node_timeout=1.0) as other,
+        Redlock([url], node_timeout=5.0) as redlock,
+        Redlock([url], node_timeout=5.0) as other,
     ):
         assert redlock.nodes[0].tracking
         assert redlock.nodes[0].run_id
@@ -181,8 +181,8 @@ async def test_locks_work_without_the_optional_rights_and_the_log_names_their_ef
     server.command("ACL", "SETUSER", "locks", "on", ">password", *KEYS, *NEEDED)
     url = f"redis://locks:password@{server.address}"
     async with (
-        Redlock([url], node_timeout=1.0) as redlock,
-        Redlock([url], node_timeout=1.0) as other,
+        Redlock([url], node_timeout=5.0) as redlock,
+        Redlock([url], node_timeout=5.0) as other,
     ):
         assert not redlock.nodes[0].tracking
         assert not redlock.nodes[0].messages
@@ -209,7 +209,7 @@ async def test_the_log_reports_only_those_missing_rights_that_the_docs_name(
     user = ["ACL", "SETUSER", "locks", "on", ">password", *KEYS, "resetchannels", f"&{OWN}*"]
     server.command(*user, *NEEDED, *reported)
     url = f"redis://locks:password@{server.address}"
-    async with Redlock([url], node_timeout=1.0) as redlock, Redlock([url]) as other:
+    async with Redlock([url], node_timeout=5.0) as redlock, Redlock([url]) as other:
         async with redlock.lock("lock:order", ttl=30):
             waiting = asyncio.create_task(other.lock("lock:order").acquire())
             await eventually(lambda: other.stats().refused > 0)
@@ -382,11 +382,11 @@ async def test_without_the_rights_to_renew_leases_end_at_their_deadline(
     server.command("ACL", "SETUSER", "locks", "on", ">password", *KEYS, *rights)
     async with Redlock([f"redis://locks:password@{server.address}"]) as redlock:
         lease = await redlock.lock("lock:order", ttl=0.5).acquire()
-        await asyncio.wait_for(lease.wait_lost(), 5)
+        await asyncio.wait_for(lease.wait_lost(), 30)
         assert lease.lost
         server.command("ACL", "SETUSER", "locks", missing)
         renewals = redlock.stats().renewals
-        lease = await redlock.lock("lock:order", ttl=2.0).acquire()
+        lease = await redlock.lock("lock:order", ttl=6.0).acquire()
         await eventually(lambda: redlock.stats().renewals > renewals)
         assert lease.valid
         assert await lease.release()
@@ -406,7 +406,7 @@ async def test_without_the_right_to_delete_keys_stay_until_their_ttl(
         *(right for right in NEEDED if right != "+del"),
     )
     async with Redlock([f"redis://locks:password@{server.address}"]) as redlock:
-        async with redlock.lock("lock:order", ttl=1.5):
+        async with redlock.lock("lock:order", ttl=5.0):
             pass
         assert locks_on(server) == {"lock:order"}
         await eventually(lambda: locks_on(server) == set())
@@ -431,7 +431,8 @@ async def test_rights_for_messages_and_tracking_take_effect_at_the_next_connect(
     optional = ("client", "subscribe")
     rights("on", ">password", "~*", "resetchannels", "&aioredlock_ng:*", "+@all")
     rights(*(f"-{command}" for command in optional))
-    async with Redlock([f"redis://locks:password@{server.address}"]) as redlock:
+    url = f"redis://locks:password@{server.address}"
+    async with Redlock([url], node_timeout=5.0, connect_timeout=30.0) as redlock:
         assert found(redlock) == (False, False)
         rights(*(f"+{command}" for command in optional))
         server.command("CLIENT", "KILL", "USER", "locks")
@@ -448,7 +449,7 @@ async def test_a_key_outside_the_users_pattern_is_an_error_at_once(
 ) -> None:
     server = start_server()
     server.command("ACL", "SETUSER", "locks", "on", ">password", *KEYS, "+@all")
-    async with Redlock([f"redis://locks:password@{server.address}"], node_timeout=1.0) as redlock:
+    async with Redlock([f"redis://locks:password@{server.address}"], node_timeout=5.0) as redlock:
         with pytest.raises(QuorumUnreachable, match="NOPERM"):
             await asyncio.wait_for(redlock.lock("order").acquire(), 10)
         await serves(redlock, server, "lock:order")
@@ -519,7 +520,7 @@ async def test_a_password_that_is_corrected_on_the_server_is_tried_again(
 ) -> None:
     server = start_server()
     server.command("ACL", "SETUSER", "locks", "on", ">other", "~*", "+@all")
-    async with Redlock([f"redis://locks:{SECRET}@{server.address}"], node_timeout=1.0) as redlock:
+    async with Redlock([f"redis://locks:{SECRET}@{server.address}"], node_timeout=5.0) as redlock:
         assert redlock.nodes[0].state == "refused"
         server.command("ACL", "SETUSER", "locks", f">{SECRET}")
         await eventually(lambda: redlock.nodes[0].state == "up")
@@ -533,7 +534,8 @@ async def test_the_settings_of_a_given_client_do_not_matter_and_the_client_is_le
         one_node.urls[0],
         decode_responses=True,
         protocol=2,
-        retry=Retry(ExponentialBackoff(), 5),
+        # A busy server may be silent for seconds.
+        retry=Retry(ExponentialBackoff(), 50),
         retry_on_timeout=True,
         socket_timeout=0.05,
         socket_connect_timeout=0.05,
@@ -546,7 +548,7 @@ async def test_the_settings_of_a_given_client_do_not_matter_and_the_client_is_le
         pool = client.connection_pool
         settings = {name: repr(value) for name, value in pool.connection_kwargs.items()}
         connection = pool._available_connections[0]  # type: ignore[attr-defined,unused-ignore]
-        async with Redlock([client], node_timeout=2.0) as redlock, Redlock([client]) as other:
+        async with Redlock([client], node_timeout=5.0) as redlock, Redlock([client]) as other:
             async with redlock.lock("order", ttl=20) as lease:
                 assert await client.get("order") == lease.token
                 # Longer than its socket_timeout: waiting for another must break no connection.
