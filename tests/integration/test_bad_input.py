@@ -254,8 +254,8 @@ USABLE = (
 async def test_every_usable_name_is_stored_as_its_bytes(one_node: NodeSet) -> None:
     async with (
         redis.asyncio.Redis.from_url(one_node.urls[0]) as client,
-        Redlock(one_node.urls, node_timeout=1.0) as redlock,
-        Redlock(one_node.urls, node_timeout=1.0, key_format="lock:{name}:1") as formatted,
+        Redlock(one_node.urls, node_timeout=5.0) as redlock,
+        Redlock(one_node.urls, node_timeout=5.0, key_format="lock:{name}:1") as formatted,
     ):
         for name in USABLE:
             raw = name if isinstance(name, bytes) else name.encode()
@@ -273,12 +273,14 @@ async def test_the_same_server_by_two_addresses_is_refused_at_opening(
     server, another = start_server(), start_server()
     urls = [server.url, another.url, server.url.replace("127.0.0.1", "localhost")]
     with pytest.raises(ConfigurationError, match="same server") as caught:
-        await Redlock(urls, node_timeout=2.0).open()
+        await Redlock(urls, node_timeout=5.0, connect_timeout=10.0).open()
     assert server.address in str(caught.value)
     assert f"localhost:{server.port}" in str(caught.value)
     with pytest.raises(ConfigurationError, match="same server"):
         await Redlock(
-            [server.url, another.url, f"unix://{server.socket_path}"], node_timeout=2.0
+            [server.url, another.url, f"unix://{server.socket_path}"],
+            node_timeout=5.0,
+            connect_timeout=10.0,
         ).open()
 
 
@@ -331,7 +333,7 @@ async def test_calls_of_a_manager_that_is_not_open_are_refused(one_node: NodeSet
 async def test_every_call_from_another_loop_is_refused_and_changes_nothing(
     one_node: NodeSet,
 ) -> None:
-    async with Redlock(one_node.urls, node_timeout=1.0) as redlock:
+    async with Redlock(one_node.urls, node_timeout=5.0) as redlock:
         lease = await redlock.lock("order").acquire()
 
         async def elsewhere() -> dict[str, str]:
@@ -433,13 +435,13 @@ async def in_child(redlock, lease, url):
         assert "fork" in str(error), error
     else:
         raise AssertionError("the parent's lease is still said to be valid here")
-    async with Redlock([url], ttl=60, node_timeout=1.0) as own:
+    async with Redlock([url], ttl=60, node_timeout=5.0) as own:
         assert await own.lock("order").try_acquire() is None
         async with own.lock("child"):
             pass
 
 async def main(url):
-    async with Redlock([url], ttl=60, node_timeout=1.0) as redlock:
+    async with Redlock([url], ttl=60, node_timeout=5.0) as redlock:
         lease = await redlock.lock("order").acquire()
         child = os.fork()
         if child == 0:
@@ -486,7 +488,7 @@ async def parent_goes_on(redlock, lease, waiting):
     await redlock.aclose()
 
 loop = asyncio.new_event_loop()
-redlock = Redlock([sys.argv[1]], ttl=60, node_timeout=1.0)
+redlock = Redlock([sys.argv[1]], ttl=60, node_timeout=5.0)
 loop.run_until_complete(redlock.open())
 lease = loop.run_until_complete(redlock.lock("order").acquire())
 waiting = loop.create_task(redlock.lock("order").acquire())

@@ -44,7 +44,11 @@ async def test_the_same_server_under_two_names_is_refused_at_open(
         ConfigurationError,
         match=rf":{port} and (localhost|127\.0\.0\.1):{port} are the same server",
     ):
-        await Redlock([one.url, f"redis://localhost:{port}", other.url], node_timeout=2.0).open()
+        await Redlock(
+            [one.url, f"redis://localhost:{port}", other.url],
+            node_timeout=5.0,
+            connect_timeout=10.0,
+        ).open()
 
 
 async def test_a_user_with_the_keys_of_the_docs_cannot_name_a_server_twice(
@@ -62,7 +66,7 @@ async def test_a_user_with_the_keys_of_the_docs_cannot_name_a_server_twice(
         for address in (one.address, f"localhost:{one.port}", other.address)
     ]
     with pytest.raises(ConfigurationError, match="are the same server"):
-        await Redlock(urls, key_format="lock:{name}", node_timeout=2.0).open()
+        await Redlock(urls, key_format="lock:{name}", node_timeout=5.0, connect_timeout=10.0).open()
 
 
 async def test_a_duplicate_node_is_refused_as_soon_as_its_identity_can_be_probed(
@@ -103,7 +107,7 @@ async def test_a_flushed_server_that_hides_its_run_id_is_quarantined(
     hiding: Callable[[], LocalServer],
 ) -> None:
     servers = [hiding() for _ in range(3)]
-    async with Redlock([server.url for server in servers], ttl=1.0, max_ttl=1.0) as redlock:
+    async with Redlock([server.url for server in servers], ttl=3.0, max_ttl=3.0) as redlock:
         servers[0].command("FLUSHALL")
         await eventually(lambda: redlock.nodes[0].state == "quarantined")
         await eventually(lambda: redlock.nodes[0].state == "up")
@@ -121,9 +125,9 @@ async def test_clients_with_and_without_the_right_to_the_run_id_share_a_set(
     urls = [server.url for server in servers]
     hidden = [url.replace("redis://", "redis://app:secret@") for url in urls]
     first, second = (hidden, urls) if hidden_first else (urls, hidden)
-    async with Redlock(first, ttl=1.0, max_ttl=1.0) as one:
+    async with Redlock(first, ttl=3.0, max_ttl=3.0) as one:
         assert (await one.lock("a").acquire()).valid
-        async with Redlock(second, ttl=1.0, max_ttl=1.0) as other:
+        async with Redlock(second, ttl=3.0, max_ttl=3.0) as other:
             # A marker that names no process is a foreign one, once.
             for redlock in (one, other) * 2:
                 await eventually(
@@ -141,7 +145,7 @@ async def test_the_first_client_with_the_right_to_the_run_id_stops_the_grants_to
         server.command("ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-info")
     urls = [server.url for server in servers]
     hidden = [url.replace("redis://", "redis://app:secret@") for url in urls]
-    async with Redlock(hidden) as one:
+    async with Redlock(hidden, node_timeout=5.0) as one:
         lease = await one.lock("a").acquire()
         async with Redlock(urls):
             await eventually(lambda: {node.state for node in one.nodes} == {"quarantined"})

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import struct
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis.asyncio import Connection, ConnectionPool, Redis, Sentinel
@@ -14,13 +14,15 @@ from redis.asyncio import Connection, ConnectionPool, Redis, Sentinel
 from aioredlock_ng import Redlock
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.wire import ConnectFailed
-from tests.integration.helpers import SHORT_GUARD
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.support.sentinel import SentinelSet
+
+OPTIONS: dict[str, Any] = {"node_timeout": 5.0, "connect_timeout": 8.0}
+"""A Sentinel that does not answer is given up after a part of `connect_timeout`."""
 
 
 @asynccontextmanager
@@ -50,7 +52,7 @@ async def test_a_sentinel_that_does_not_answer_is_passed_over(
             first.listen()
         async with (
             primary_of(sentinel_set, first.getsockname()) as (_, client),
-            Redlock([client], **SHORT_GUARD) as redlock,
+            Redlock([client], **OPTIONS) as redlock,
         ):
             assert redlock.nodes[0].state != "down", redlock.nodes[0].reason
             assert redlock.nodes[0].run_id == sentinel_set.primary.info()["run_id"]
@@ -62,7 +64,7 @@ async def test_a_sentinel_is_asked_on_connections_of_the_managers_own_loop(
     """A connection of the user's client belongs to the loop that opened it."""
     async with primary_of(sentinel_set) as (sentinel, client):
         found = await sentinel.discover_master(sentinel_set.name)
-        async with Redlock([client], thread=True, **SHORT_GUARD) as redlock:
+        async with Redlock([client], thread=True, **OPTIONS) as redlock:
             assert redlock.nodes[0].state != "down", redlock.nodes[0].reason
         assert await sentinel.discover_master(sentinel_set.name) == found
 
@@ -75,7 +77,7 @@ async def test_a_lookup_leaves_no_connection_to_a_sentinel(sentinel_set: Sentine
         async def only_those_before() -> bool:
             return {one["id"] for one in await asking.client_list()} == before
 
-        async with Redlock([client], **SHORT_GUARD) as redlock:
+        async with Redlock([client], **OPTIONS) as redlock:
             assert redlock.nodes[0].state != "down", redlock.nodes[0].reason
             await eventually(only_those_before)
 

@@ -92,7 +92,7 @@ async def test_the_search_for_duplicate_nodes_goes_on_after_an_unexpected_except
     heard: list[Event] = []
     urls = [server.url, f"redis://localhost:{server.port}", start_server().url]
     with pytest.raises(ConfigurationError, match="are the same server"):
-        await Redlock(urls, sinks=[heard.append], node_timeout=2.0).open()
+        await Redlock(urls, sinks=[heard.append], node_timeout=5.0, connect_timeout=10.0).open()
     (event,) = failures(heard)
     assert event.task.startswith("identity of ")
 
