@@ -47,8 +47,8 @@ async def test_a_held_lock_is_refused_as_held_with_a_node_down(
     down: int, three_nodes: NodeSet
 ) -> None:
     async with (
-        Redlock(three_nodes.urls, node_timeout=1.0) as redlock,
-        Redlock(three_nodes.urls, node_timeout=1.0) as other,
+        Redlock(three_nodes.urls, node_timeout=5.0) as redlock,
+        Redlock(three_nodes.urls, node_timeout=5.0) as other,
     ):
         await asyncio.to_thread(three_nodes.crash, down)
         await eventually(lambda: state_of(redlock, down) == state_of(other, down) == "down")
@@ -57,7 +57,7 @@ async def test_a_held_lock_is_refused_as_held_with_a_node_down(
             with pytest.raises(LockHeld):
                 await other.lock("order", blocking_timeout=0).acquire()
             with pytest.raises(AcquireTimeout):
-                await other.lock("order", blocking_timeout=0.5).acquire()
+                await other.lock("order", blocking_timeout=2.5).acquire()
             assert other.stats().unreachable == 0
 
 
@@ -93,13 +93,13 @@ async def test_a_held_lock_is_refused_as_held_with_an_even_number_of_nodes(
 ) -> None:
     urls = five_nodes.urls[:count]
     async with (
-        Redlock(urls, node_timeout=1.0) as redlock,
-        Redlock(urls, node_timeout=1.0) as other,
+        Redlock(urls, node_timeout=5.0) as redlock,
+        Redlock(urls, node_timeout=5.0) as other,
         redlock.lock("order"),
     ):
         assert await other.lock("order").try_acquire() is None
         with pytest.raises(AcquireTimeout):
-            await other.lock("order", blocking_timeout=0.5).acquire()
+            await other.lock("order", blocking_timeout=2.5).acquire()
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -54,7 +54,7 @@ async def test_a_release_refused_by_a_busy_server_is_delivered_when_it_is_free(
     start_server: Callable[..., LocalServer],
 ) -> None:
     server = start_server(["--lua-time-limit", "50"])
-    async with Redlock([server.url], node_timeout=1.0, ttl=60) as redlock:
+    async with Redlock([server.url], node_timeout=5.0, ttl=60) as redlock:
         lease = await redlock.lock("a").acquire()
         async with _busy(server):
             await lease.release()
@@ -67,8 +67,8 @@ async def test_readers_do_not_wait_for_a_writer_that_gave_up_while_the_server_wa
     server = start_server(["--lua-time-limit", "50"])
     queue = b"aioredlock_ng:queue:catalog"
     async with (
-        Redlock([server.url], node_timeout=1.0) as one,
-        Redlock([server.url], node_timeout=1.0) as other,
+        Redlock([server.url], node_timeout=5.0) as one,
+        Redlock([server.url], node_timeout=5.0) as other,
     ):
         early = await one.rwlock("catalog").read().acquire()
         waiting = asyncio.create_task(other.rwlock("catalog").write().acquire())
@@ -99,8 +99,8 @@ async def test_a_waiter_that_gave_up_while_the_server_refused_writes_leaves_the_
 ) -> None:
     server = start_server(["--dbfilename", "taken", "--save", "3600 1000000"])
     async with (
-        Redlock([server.url], node_timeout=1.0, ttl=60) as one,
-        Redlock([server.url], node_timeout=1.0, ttl=60) as other,
+        Redlock([server.url], node_timeout=5.0, ttl=60) as one,
+        Redlock([server.url], node_timeout=5.0, ttl=60) as other,
         one.lock(taken),
     ):
         waiting = asyncio.create_task(lock_of(other).acquire())
@@ -120,7 +120,7 @@ async def test_a_waiter_that_gave_up_while_the_server_refused_writes_leaves_the_
 async def test_a_read_lease_whose_key_became_another_kind_was_lost_when_it_is_released(
     three_nodes: NodeSet,
 ) -> None:
-    async with Redlock(three_nodes.urls) as redlock:
+    async with Redlock(three_nodes.urls, node_timeout=5.0) as redlock:
         lease = await redlock.rwlock("catalog").read().acquire()
         for node in three_nodes:
             node.command("DEL", "catalog")
@@ -152,7 +152,8 @@ async def managers(start_server: Callable[..., LocalServer]) -> AsyncIterator[_M
     server = start_server()
     server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all")
     url = f"redis://locks:word@{server.address}"
-    async with Redlock([url], ttl=30) as one, Redlock([url], ttl=30) as other:
+    options: dict[str, Any] = {"ttl": 30.0, "node_timeout": 5.0}
+    async with Redlock([url], **options) as one, Redlock([url], **options) as other:
         yield one, other, lambda: server.command("ACL", "SETUSER", "locks", "-pttl")
 
 

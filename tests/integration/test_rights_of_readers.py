@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -35,7 +35,8 @@ async def managers(
     lacking = ("-zremrangebyscore", "-pexpireat")
     server.command("ACL", "SETUSER", "older", "on", ">word", "~*", "&*", "+@all", *lacking)
     url = f"redis://older:word@{server.address}"
-    async with Redlock([url], ttl=30) as older, Redlock([server.url], ttl=30) as newer:
+    options: dict[str, Any] = {"ttl": 30.0, "node_timeout": 5.0}
+    async with Redlock([url], **options) as older, Redlock([server.url], **options) as newer:
         await newer.wait_ready(30)
         yield older, newer
 
@@ -87,7 +88,7 @@ async def test_the_docs_say_whether_a_missing_right_prevents_the_acquire_or_the_
     server = start_server()
     server.command("ACL", "SETUSER", "reader", "on", ">word", "~*", "&*", "+@all", f"-{missing}")
     url = f"redis://reader:word@{server.address}"
-    async with Redlock([url], ttl=30) as redlock:
+    async with Redlock([url], ttl=30, node_timeout=5.0) as redlock:
         reading = redlock.rwlock("catalog").read()
         if missing == "zrem":
             assert await (await reading.acquire()).release()
@@ -104,12 +105,12 @@ async def test_a_refused_downgrade_keeps_the_key_until_the_holder_is_notified_of
     managers: tuple[Redlock, Redlock],
 ) -> None:
     older, newer = managers
-    writer = await older.rwlock("catalog", ttl=3).write().acquire()
+    writer = await older.rwlock("catalog", ttl=6).write().acquire()
     # A report that the key was deleted and set again may come before the refusal or after it.
     with contextlib.suppress(LockLost):
         await asyncio.wait_for(writer.downgrade(), 10)
     if not writer.lost:
         assert await newer.lock("catalog").try_acquire() is None
-    await asyncio.wait_for(writer.wait_lost(), 10)
+    await asyncio.wait_for(writer.wait_lost(), 30)
     with pytest.raises(LockLost):
         writer.check()
