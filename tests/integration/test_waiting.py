@@ -125,7 +125,7 @@ import asyncio, sys
 from aioredlock_ng import Redlock
 
 async def main():
-    async with Redlock(sys.argv[1:]) as redlock, redlock.lock("order", ttl=1.0):
+    async with Redlock(sys.argv[1:]) as redlock, redlock.lock("order", ttl=4.0):
         print("held", flush=True)
         await asyncio.sleep(60)
 
@@ -149,7 +149,7 @@ async def test_a_killed_holders_lock_wakes_a_waiter_when_it_expires(three_nodes:
 
 async def test_a_foreign_pexpire_on_a_held_lock_is_no_loss(three_nodes: NodeSet) -> None:
     async with (
-        Redlock(three_nodes.urls, node_timeout=1.0) as redlock,
+        Redlock(three_nodes.urls, node_timeout=5.0) as redlock,
         redlock.lock("order", ttl=30) as lease,
     ):
         for _ in range(20):
@@ -216,7 +216,7 @@ async def test_a_foreign_deletion_without_tracking_is_seen_at_the_next_poll(
     servers, urls = await untracked(start_server, 3)
     for server in servers:
         server.command("SET", "order", "somebody", "PX", KEEPS)
-    async with Redlock(urls, node_timeout=1.0) as redlock:
+    async with Redlock(urls, node_timeout=5.0) as redlock:
         waiting = await sleeping(redlock, "order")
         for server in servers:
             server.command("DEL", "order")
@@ -229,7 +229,7 @@ async def test_one_contender_per_process_polls_without_tracking(
 ) -> None:
     servers, urls = await untracked(start_server, 1)
     servers[0].command("SET", "order", "somebody", "PX", KEEPS)
-    async with Redlock(urls) as redlock:
+    async with Redlock(urls, node_timeout=5.0) as redlock:
         waiters = [asyncio.create_task(redlock.lock("order").acquire()) for _ in range(50)]
         await eventually(lambda: redlock.stats().wakeups_fallback >= 1)
         stats = redlock.stats()
@@ -242,7 +242,7 @@ async def test_one_contender_per_process_polls_without_tracking(
 
 async def test_a_thousand_waiters_send_as_many_requests_as_one(three_nodes: NodeSet) -> None:
     occupy(three_nodes, "order")
-    async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
+    async with Redlock(three_nodes.urls, node_timeout=5.0) as redlock:
         await all_up(redlock)
         before = stats_of(three_nodes, 0, "evalsha")
         waiters = [asyncio.create_task(redlock.lock("order").acquire()) for _ in range(1000)]
