@@ -50,7 +50,10 @@ KINDS: dict[str, tuple[list[str], Made]] = {
 }
 """The keys of each kind of lock, and how it is made."""
 
-OPTIONS: dict[str, Any] = {"node_timeout": 0.4, "max_ttl": 2.0, "ttl": 2.0}
+OPTIONS: dict[str, Any] = {"node_timeout": 3.0}
+
+SHORT: dict[str, Any] = {"node_timeout": 0.4, "max_ttl": 4.0, "ttl": 4.0}
+"""Options of a manager that trusts restarted nodes after five seconds."""
 
 
 async def ask(redlock: Redlock, made: Made, told: Told) -> None:
@@ -202,7 +205,7 @@ async def test_the_token_of_a_leader_is_in_no_event_while_nodes_hang_and_forget(
             for index in (1, 2):
                 await asyncio.to_thread(three_nodes.resume, index)
 
-    async with Redlock(three_nodes.urls, **OPTIONS, sinks=[told], owner="ann") as redlock:
+    async with Redlock(three_nodes.urls, **SHORT, sinks=[told], owner="ann") as redlock:
         # The first of two waiting tasks gets the lease of the other one.
         async with redlock.lock("line") as lease:
             tokens.append(lease.token)
@@ -248,7 +251,7 @@ async def test_the_command_line_shows_no_token_of_any_kind_of_lock(
 ) -> None:
     three_nodes.found()
     cli = Cli(three_nodes.urls)
-    async with Redlock(three_nodes.urls, node_timeout=1.0, owner="ann") as redlock:
+    async with Redlock(three_nodes.urls, node_timeout=5.0, owner="ann") as redlock:
         leases = [
             await redlock.lock("a-lock").acquire(),
             await redlock.semaphore("slots", 2).acquire(),
