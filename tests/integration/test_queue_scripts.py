@@ -80,9 +80,9 @@ def test_a_key_that_is_deleted_by_force_is_offered_to_the_first_in_its_queue(
 ) -> None:
     node = node_of_each_version[0]
     node.command("SET", "a", "held", "PX", "60000")
-    run(node, STAND, ("a",), f"1:{ONE}", 12000, 2000)
+    run(node, STAND, ("a",), f"1:{ONE}", 12000, 30000)
     # A process that is gone stands before it.
-    run(node, STAND, ("a",), f"0:{GONE}", 12000, 2000)
+    run(node, STAND, ("a",), f"0:{GONE}", 12000, 30000)
     assert run(node, FORCE_RELEASE, ("a",), 1, 0, "another") == b"0"
     assert node.command("GET", "a") == b"held"
     assert run(node, FORCE_RELEASE, ("a",), 1, 0, "held") == b"1"
@@ -95,7 +95,7 @@ def test_a_key_of_another_type_that_is_deleted_by_force_is_offered_too(
 ) -> None:
     node = node_of_each_version[0]
     node.command("SET", "a", "held", "PX", "60000")
-    run(node, STAND, ("a",), f"1:{ONE}", 12000, 2000)
+    run(node, STAND, ("a",), f"1:{ONE}", 12000, 30000)
     node.command("DEL", "a")
     node.command("HSET", "a", "field", "value")
     assert run(node, FORCE_RELEASE, ("a",), 0, 1) == b"1"
@@ -132,7 +132,7 @@ def test_a_strange_member_before_a_waiter_makes_no_poll_unreadable(
     node = node_of_each_version[0]
     node.command("SET", "a", "held", "PX", "60000")
     node.command("ZADD", "aioredlock_ng:queue:a", "0", f"somebody:{'9' * 30}")
-    command = Command(STAND, (b"a",), (f"1:{ONE}".encode(), 12000, 2000))
+    command = Command(STAND, (b"a",), (f"1:{ONE}".encode(), 12000, 30000))
     with redis.Redis.from_url(node.url) as client:
         raw = client.eval(STAND.source.decode(), 1, "a", f"1:{ONE}", "12000", "2000")
     assert isinstance(command.read(raw), Standing)
