@@ -47,7 +47,7 @@ def each_on_the_newest(names: Sequence[str], few: int) -> list[object]:
 
 async def refused(url: str, words: str, **options: Any) -> None:
     """The node is refused, and a caller without any limit is told at once."""
-    async with Redlock([url], **options) as redlock:
+    async with Redlock([url], connect_timeout=30.0, **options) as redlock:
         assert redlock.nodes[0].state == "refused"
         with pytest.raises(QuorumUnreachable, match=words):
             await asyncio.wait_for(redlock.lock("order").acquire(), 30)
@@ -116,7 +116,7 @@ async def test_an_old_server_that_hides_its_version_is_refused_by_its_unknown_co
 async def test_servers_of_a_new_enough_or_hidden_version_are_accepted(info: str) -> None:
     async with (
         FakeServer(info=bulk(f"{info}\r\nrole:master\r\n")) as fake,
-        Redlock([fake.url], recovery_guard=None) as redlock,
+        Redlock([fake.url], recovery_guard=None, connect_timeout=30.0) as redlock,
     ):
         assert redlock.nodes[0].state == "up"
 
@@ -133,7 +133,8 @@ async def test_a_missing_right_is_not_reported_as_a_missing_command(
 ) -> None:
     server = start_server(binary=binary)
     server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all", lacking)
-    async with Redlock([f"redis://locks:word@{server.address}"], node_timeout=1.0) as redlock:
+    url = f"redis://locks:word@{server.address}"
+    async with Redlock([url], node_timeout=1.0, connect_timeout=30.0) as redlock:
         assert redlock.nodes[0].state in ("up", "quarantined")
         assert "does not know" not in redlock.nodes[0].reason
 

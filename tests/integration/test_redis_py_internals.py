@@ -99,7 +99,7 @@ async def test_a_connected_connection_has_a_stream_pair_with_a_transport_and_an_
 
 
 async def test_the_transport_of_a_connection_can_be_taken_over_for_good(url: str) -> None:
-    wire = await Connector(url).connect(5)
+    wire = await Connector(url).connect(30)
     # The garbage collector now finalizes redis-py's connection, which must not close the transport.
     gc.collect()
     taker = _Taker()
@@ -107,14 +107,14 @@ async def test_the_transport_of_a_connection_can_be_taken_over_for_good(url: str
     for _ in range(2):
         taker.received, taker.answered = b"", asyncio.get_running_loop().create_future()
         wire.transport.write(PING)
-        await asyncio.wait_for(taker.answered, 5)
+        await asyncio.wait_for(taker.answered, 30)
         assert taker.received == b"+PONG\r\n", "the handshake's answers must all have been read"
         gc.collect()
     assert wire.received == b""
     assert wire.resp3
     wire.transport.close()
     # TLS says goodbye first, and the loop must not end before the server's.
-    await asyncio.wait_for(taker.lost, 5)
+    await asyncio.wait_for(taker.lost, 30)
 
 
 @pytest.mark.parametrize("kind", [Connection, SSLConnection, UnixDomainSocketConnection])
