@@ -40,7 +40,7 @@ OWNER = "aioredlock_ng:owner:lock:a"
 def manager(*servers: LocalServer, user: str = "", **options: Any) -> Redlock:
     urls = [server.url.replace("redis://", f"redis://{user}") for server in servers]
     # No label goes by itself, and no renewal notices a loss, while it is waited for.
-    return Redlock(urls, ttl=60, node_timeout=1.0, key_format="lock:{name}", **options)
+    return Redlock(urls, ttl=60, node_timeout=5.0, key_format="lock:{name}", **options)
 
 
 async def test_a_user_without_the_right_to_labels_holds_watches_and_releases(

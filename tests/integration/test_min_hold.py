@@ -63,7 +63,10 @@ async def test_the_lock_of_a_process_killed_around_its_release_stays_taken_until
     three_nodes: NodeSet, how: str
 ) -> None:
     three_nodes.found()
-    async with Redlock(three_nodes.urls) as redlock, program(JOB, how, *three_nodes.urls) as job:
+    async with (
+        Redlock(three_nodes.urls, node_timeout=5.0) as redlock,
+        program(JOB, how, *three_nodes.urls) as job,
+    ):
         assert job.stdout is not None
         said = await asyncio.wait_for(job.stdout.readline(), LATE)
         asked, token = float(said.split()[0]), said.split()[1].decode()
@@ -83,7 +86,7 @@ async def test_the_lock_of_a_process_killed_around_its_release_stays_taken_until
 async def test_a_waiter_sleeps_until_min_hold_is_over(three_nodes: NodeSet) -> None:
     async with (
         Redlock(three_nodes.urls, ttl=60) as redlock,
-        Redlock(three_nodes.urls, node_timeout=1.0) as other,
+        Redlock(three_nodes.urls, node_timeout=5.0) as other,
     ):
         asked = time.monotonic()
         lease = await redlock.lock("order", min_hold=MIN_HOLD).acquire()
@@ -161,7 +164,7 @@ async def test_a_user_without_the_right_to_labels_keeps_the_lock_taken_too(
     heard: list[Event] = []
     url = server.url.replace("redis://", "redis://locks:word@")
     async with Redlock(
-        [url], node_timeout=1.0, key_format="lock:{name}", sinks=[heard.append]
+        [url], node_timeout=5.0, key_format="lock:{name}", sinks=[heard.append]
     ) as redlock:
         async with redlock.lock("a", min_hold=30) as lease:
             pass

@@ -44,9 +44,9 @@ async def test_one_of_several_managers_runs_the_function(three_nodes: NodeSet) -
         return await run()
 
     async with (
-        Redlock(three_nodes.urls) as one,
-        Redlock(three_nodes.urls) as two,
-        Redlock(three_nodes.urls) as three,
+        Redlock(three_nodes.urls, node_timeout=5.0) as one,
+        Redlock(three_nodes.urls, node_timeout=5.0) as two,
+        Redlock(three_nodes.urls, node_timeout=5.0) as three,
     ):
         ran = await asyncio.gather(*(call(redlock) for redlock in (one, two, three) * 2))
         assert (sum(ran), len(began)) == (1, 1)
@@ -61,7 +61,10 @@ async def test_the_run_of_a_killed_process_is_not_repeated_within_the_time(
     three_nodes: NodeSet,
 ) -> None:
     three_nodes.found()
-    async with Redlock(three_nodes.urls) as redlock, program(JOB, *three_nodes.urls) as job:
+    async with (
+        Redlock(three_nodes.urls, node_timeout=5.0) as redlock,
+        program(JOB, *three_nodes.urls) as job,
+    ):
         assert job.stdout is not None
         assert await asyncio.wait_for(job.stdout.readline(), LATE) == b"begun\n"
         await job.wait()
