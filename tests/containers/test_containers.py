@@ -110,7 +110,7 @@ async def test_a_lock_is_taken_with_one_container_paused_and_one_killed(
 
 async def test_containers_that_come_back_vote_again(five_containers: NodeSet) -> None:
     # The one that was killed is quarantined for max_ttl plus a second.
-    async with Redlock(five_containers.urls, ttl=2.0, max_ttl=2.0) as redlock:
+    async with Redlock(five_containers.urls, ttl=4.0, max_ttl=4.0) as redlock:
         five_containers.pause(0)
         five_containers.crash(1)
         async with redlock.lock("orders:42"):
