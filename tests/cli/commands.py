@@ -17,13 +17,28 @@ if TYPE_CHECKING:
 
     from tests.support.node_set import NodeSet
 
-__all__ = ["OFFERED", "PATIENCE", "Cli", "connected", "line", "python", "with_programs"]
+__all__ = [
+    "NODE_TIMEOUT",
+    "OFFERED",
+    "PATIENCE",
+    "Cli",
+    "connected",
+    "line",
+    "python",
+    "with_programs",
+]
 
 OFFERED = "aioredlock_ng:offer:5:0123456789abcdef:1:60000"
 """The value of a key that is kept for a waiter."""
 
 PATIENCE = 120.0
 """Seconds for what takes one on an idle machine."""
+
+NODE_TIMEOUT = 3.0
+"""Seconds for an answer of a node. A busy machine may pause a server for two seconds.
+
+With a longer timeout, an election with the default ttl would be refused.
+"""
 
 
 def python(code: str) -> list[str]:
@@ -45,7 +60,7 @@ class Cli:
         self.env = {
             **inherited,
             "AIOREDLOCK_NG_NODES": ",".join(urls),
-            "AIOREDLOCK_NG_NODE_TIMEOUT": "1",
+            "AIOREDLOCK_NG_NODE_TIMEOUT": str(NODE_TIMEOUT),
         }
 
     def words(self, *arguments: str) -> list[str]:
