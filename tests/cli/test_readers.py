@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import Redlock
-from tests.cli.commands import PATIENCE, Cli, line
+from tests.cli.commands import NODE_TIMEOUT, PATIENCE, Cli, line
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ async def test_inspect_ls_and_top_show_the_readers(cli: Cli) -> None:
 
 
 async def test_a_writer_that_waits_for_readers_is_counted(cli: Cli, three_nodes: NodeSet) -> None:
-    async with Redlock(three_nodes.urls, node_timeout=1.0, ttl=60.0) as redlock:
+    async with Redlock(three_nodes.urls, node_timeout=NODE_TIMEOUT, ttl=60.0) as redlock:
         reader = await redlock.rwlock("catalog").read().acquire()
         with cli.started("run", "catalog", "--", "true") as writer:
             await eventually(lambda: inspected(cli)["waiting"] == 1, PATIENCE)
