@@ -34,9 +34,9 @@ print(signal.Signals(signal.sigwait({signal.SIGTERM})).name, flush=True)
 """
 STUBBORN = TELLING + "signal.pause()"
 
-GRACE = "1.5"
-"""Is waited for to its end, and leaves a command on a busy machine the time to say that it was
-told.
+GRACE = "5"
+"""Is waited for to its end. A busy machine may pause the command for two seconds before it says
+that it got SIGTERM.
 """
 
 
@@ -92,7 +92,7 @@ def test_no_answer_from_a_majority_is_a_loss_by_the_deadline(
     cli: Cli, three_nodes: NodeSet
 ) -> None:
     with cli.started(
-        "run", "--node-timeout", "0.2", "--ttl", "1", "x", "--", *python(OBEDIENT)
+        "run", "--node-timeout", "1", "--ttl", "6", "x", "--", *python(OBEDIENT)
     ) as process:
         assert line(process) == "ready"
         three_nodes.pause(0)
@@ -196,7 +196,7 @@ def tie(tmp_path: Path) -> Iterator[Tie]:
 
 def test_the_command_of_a_stopped_run_is_ended_when_its_lock_expires(cli: Cli, tie: Tie) -> None:
     family = tie.words("sh", "-c", "sleep 300 & echo ready; wait")
-    with cli.started("run", "--ttl", "2", "--grace", "0.1", "x", "--", *family) as process:
+    with cli.started("run", "--ttl", "6", "--grace", "0.1", "x", "--", *family) as process:
         assert line(process) == "ready"
         process.send_signal(signal.SIGSTOP)
         with cli.holding("x"):
@@ -212,13 +212,13 @@ def test_a_run_suspended_with_its_command_ends_it_by_sigterm_when_it_continues(
 ) -> None:
     command = tie.words(*python(TELLING))
     with cli.started(
-        "run", "--ttl", "2", "--grace", "2", "x", "--", *command, start_new_session=True
+        "run", "--ttl", "5", "--grace", "4", "x", "--", *command, start_new_session=True
     ) as process:
         assert line(process) == "ready"
         process.send_signal(signal.SIGTSTP)
         assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
         with cli.holding("x"):
-            assert not tie.torn(5), "killed, as if it had been at work"
+            assert not tie.torn(7), "killed, as if it had been at work"
             process.send_signal(signal.SIGCONT)
             assert line(process) == "SIGTERM"
             assert process.wait(PATIENCE) == 75

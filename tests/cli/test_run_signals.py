@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.commands import PATIENCE, Cli, connected, line, python
+from tests.cli.test_run_loss import GRACE
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def test_a_child_that_outlives_the_command_ends_under_the_lock(cli: Cli, ends: s
 
 def test_a_child_that_outlives_the_command_for_too_long_is_killed(cli: Cli) -> None:
     with cli.started(
-        "run", "--grace", "1.5", "x", "--", "sh", "-c", f"{WITH_WORKER} wait", TIDY
+        "run", "--grace", GRACE, "x", "--", "sh", "-c", f"{WITH_WORKER} wait", TIDY
     ) as process:
         assert line(process) == "ready"
         process.send_signal(signal.SIGTERM)
@@ -214,7 +215,7 @@ async def test_a_signal_ends_the_wait_for_a_lock(
 
 
 def test_a_killed_run_leaves_no_process_behind(cli: Cli) -> None:
-    with cli.started("run", "--ttl", "2", "x", "--", *FAMILY) as process:
+    with cli.started("run", "--ttl", "6", "x", "--", *FAMILY) as process:
         assert line(process) == "1"
         process.kill()
         assert line(process) == ""
@@ -223,7 +224,7 @@ def test_a_killed_run_leaves_no_process_behind(cli: Cli) -> None:
 
 
 def test_a_run_killed_with_its_group_leaves_no_process_behind(cli: Cli) -> None:
-    with cli.started("run", "--ttl", "2", "x", "--", *FAMILY, start_new_session=True) as process:
+    with cli.started("run", "--ttl", "6", "x", "--", *FAMILY, start_new_session=True) as process:
         assert line(process) == "1"
         os.killpg(process.pid, signal.SIGKILL)
         assert line(process) == ""
@@ -236,7 +237,7 @@ def test_the_command_of_a_killed_run_dies_without_its_guardian_too(cli: Cli) -> 
     with cli.started(
         "run",
         "--ttl",
-        "2",
+        "20",
         "x",
         "--",
         *python(f"import os; print(os.getpid(), flush=True)\n{LISTENER}"),
