@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
     Make = Callable[..., Aioredlock]
 
+EXPIRING: dict[str, Any] = {"node_timeout": 0.4, "retry_count": 100}
+"""Settings for locks of half a second. After a pause of the machine, the lock is taken again."""
+
 
 @pytest.mark.parametrize(
     ("reply", "record"),
@@ -204,9 +207,9 @@ async def test_a_cancelled_lock_leaves_no_key(three_nodes: NodeSet, manager_of: 
 async def test_no_majority_is_the_other_kind_of_error(
     three_nodes: NodeSet, manager_of: Make
 ) -> None:
-    manager = manager_of(three_nodes.urls, retry_count=2)
+    manager = manager_of(three_nodes.urls, retry_count=2, node_timeout=1.0)
     lock = await manager.lock("order")
-    lapsing = await manager.lock("lapsing", lock_timeout=1)
+    lapsing = await manager.lock("lapsing", lock_timeout=3)
     three_nodes.pause(0)
     three_nodes.pause(1)
     try:
@@ -268,7 +271,7 @@ async def test_valid_turns_false_when_the_keys_are_gone(
 async def test_valid_turns_false_when_the_timeout_is_over(
     three_nodes: NodeSet, manager_of: Make
 ) -> None:
-    manager = manager_of(three_nodes.urls)
+    manager = manager_of(three_nodes.urls, **EXPIRING)
     lock = await manager.lock("order", lock_timeout=0.5)
     assert lock.lock_timeout == 0.5
     await eventually(lambda: not lock.valid)
@@ -278,7 +281,7 @@ async def test_valid_turns_false_when_the_timeout_is_over(
 
 
 async def test_a_lock_without_timeout_outlives_it(three_nodes: NodeSet, manager_of: Make) -> None:
-    manager = manager_of(three_nodes.urls, internal_lock_timeout=1)
+    manager = manager_of(three_nodes.urls, internal_lock_timeout=5, node_timeout=2.0)
     lock = await manager.lock("order")
     stats = manager._access._redlock.stats
     await eventually(lambda: stats().renewals >= 4, within=20)
@@ -307,7 +310,8 @@ async def test_an_extension_sets_the_given_ttl_or_the_ttl_of_the_lock(
 async def test_unlocking_a_lock_that_another_client_holds_now_is_refused(
     three_nodes: NodeSet, manager_of: Make
 ) -> None:
-    old, new = manager_of(three_nodes.urls), manager_of(three_nodes.urls, retry_count=20)
+    old = manager_of(three_nodes.urls, **EXPIRING)
+    new = manager_of(three_nodes.urls, retry_count=100)
     lost = await old.lock("order", lock_timeout=0.5)
     taken = await new.lock("order")
     with pytest.raises(LockAcquiringError, match="another client holds it"):
@@ -365,8 +369,8 @@ async def test_an_exception_of_the_body_wins_over_a_lock_that_another_has(
     three_nodes: NodeSet, manager_of: Make
 ) -> None:
     old, new, begun = (
-        manager_of(three_nodes.urls),
-        manager_of(three_nodes.urls, retry_count=20),
+        manager_of(three_nodes.urls, **EXPIRING),
+        manager_of(three_nodes.urls, retry_count=100),
         asyncio.Event(),
     )
 
@@ -436,8 +440,8 @@ async def test_an_identifier_finds_its_lock_again(three_nodes: NodeSet, manager_
 async def test_releasing_an_expired_lock_does_not_forget_the_later_lock_of_its_identifier(
     one_node: NodeSet, manager_of: Make
 ) -> None:
-    manager = manager_of(one_node.urls, retry_count=1)
-    before = await manager.lock("order", lock_timeout=0.5, lock_identifier="worker-7")
+    manager = manager_of(one_node.urls, retry_count=100)
+    before = await manager.lock("order", lock_timeout=4, lock_identifier="worker-7")
     await eventually(lambda: not before.valid)
     await eventually(lambda: one_node.keys() == [set()])  # the key outlives the lease by the drift
     later = await manager.lock("order", lock_timeout=20, lock_identifier="worker-7")
@@ -451,7 +455,7 @@ async def test_a_lock_of_another_manager_counts_down_the_ttl_on_the_nodes(
     three_nodes: NodeSet, manager_of: Make
 ) -> None:
     manager, other = manager_of(three_nodes.urls), manager_of(three_nodes.urls)
-    lock = await manager.lock("order", lock_timeout=1)
+    lock = await manager.lock("order", lock_timeout=6)
     found = await other.get_lock("order", lock.id)
     assert found.valid
     assert found.lease is None
@@ -516,7 +520,7 @@ async def test_a_lock_made_by_hand_from_name_and_identifier_is_extended(
 async def test_the_identifier_on_the_nodes_names_a_lock_as_the_one_that_was_chosen_does(
     one_node: NodeSet, manager_of: Make
 ) -> None:
-    manager = manager_of(one_node.urls)
+    manager = manager_of(one_node.urls, retry_count=100)
     lock = await manager.lock("order", lock_identifier="worker-7")
     token = one_node[0].command("GET", "order").decode()
     assert (await manager.get_lock("order", token)).lease == lock.lease
@@ -527,7 +531,7 @@ async def test_the_identifier_on_the_nodes_names_a_lock_as_the_one_that_was_chos
 async def test_a_number_and_its_text_name_the_same_lock(
     one_node: NodeSet, manager_of: Make
 ) -> None:
-    manager = manager_of(one_node.urls)
+    manager = manager_of(one_node.urls, retry_count=100)
     for written in (42, "42", b"42"):
         lock = await manager.lock("42", lock_identifier="worker-7")
         await manager.unlock(Lock(manager, written, "worker-7"))
@@ -582,7 +586,7 @@ async def test_a_lock_that_was_extended_by_its_identifier_is_valid_for_the_time_
     lock = await manager_of(three_nodes.urls).lock("order", lock_timeout=20)
     other = manager_of(three_nodes.urls)
     again = Lock(other, "order", lock.id, valid=True)
-    await other.extend(again, 1.8)
+    await other.extend(again, 6)
     assert again.valid
     await eventually(lambda: not again.valid)
     with pytest.raises(RuntimeError, match="not valid"):
@@ -664,7 +668,7 @@ async def test_without_a_majority_an_identifier_is_neither_extended_nor_unlocked
 
 
 async def test_the_active_locks_are_the_valid_locks(three_nodes: NodeSet, manager_of: Make) -> None:
-    manager = manager_of(three_nodes.urls)
+    manager = manager_of(three_nodes.urls, **EXPIRING)
     kept, released, over = [
         await manager.lock(name, lock_timeout=ttl)
         for name, ttl in (("a", 30), ("b", 30), ("c", 0.5))
@@ -680,7 +684,7 @@ async def test_the_active_locks_are_the_valid_locks(three_nodes: NodeSet, manage
 async def test_expired_locks_without_a_release_are_forgotten(
     three_nodes: NodeSet, manager_of: Make
 ) -> None:
-    manager = manager_of(three_nodes.urls)
+    manager = manager_of(three_nodes.urls, **EXPIRING)
     await asyncio.gather(
         *(manager.lock(f"short-{number}", lock_timeout=0.5) for number in range(60))
     )

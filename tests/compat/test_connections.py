@@ -74,7 +74,7 @@ async def test_a_node_can_be_given_by_its_address(
 ) -> None:
     server = start_server()
     connection = form("127.0.0.1", server.port)
-    await serves(manager_of([connection]), Redis.from_url(server.url))
+    await serves(manager_of([connection], retry_count=100), Redis.from_url(server.url))
     if isinstance(connection, Redis):
         await connection.aclose()
 
@@ -92,7 +92,9 @@ async def test_a_node_can_be_given_with_a_database(
     form: Callable[[int], Any], start_server: Callable[..., LocalServer], manager_of: Make
 ) -> None:
     server = start_server()
-    await serves(manager_of([form(server.port)]), Redis.from_url(f"{server.url}/3"))
+    await serves(
+        manager_of([form(server.port)], retry_count=100), Redis.from_url(f"{server.url}/3")
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ async def test_a_node_can_be_given_with_a_password_that_is_never_shown(
     manager_of: Make,
 ) -> None:
     server = start_server(password=word)
-    manager = manager_of([form(server.port, word)])
+    manager = manager_of([form(server.port, word)], retry_count=100)
     await serves(manager, Redis(port=server.port, password=word))
     assert word not in repr(manager)
     assert str(server.port) in repr(manager)
@@ -125,14 +127,18 @@ async def test_a_node_can_be_given_by_a_unix_socket(
     scheme: str, start_server: Callable[..., LocalServer], manager_of: Make
 ) -> None:
     server = start_server(unix_socket=True)
-    await serves(manager_of([f"{scheme}{server.socket_path}"]), Redis.from_url(server.url))
+    await serves(
+        manager_of([f"{scheme}{server.socket_path}"], retry_count=100), Redis.from_url(server.url)
+    )
 
 
 async def test_a_node_can_be_given_with_a_tls_context(
     tls_server: LocalServer, tls_files: TLSFiles, manager_of: Make
 ) -> None:
     context = ssl.create_default_context(cafile=str(tls_files.ca))
-    manager = manager_of([{"host": "localhost", "port": tls_server.port, "ssl": context}])
+    manager = manager_of(
+        [{"host": "localhost", "port": tls_server.port, "ssl": context}], retry_count=100
+    )
     await serves(manager, Redis.from_url(tls_server.url))
 
 
@@ -179,7 +185,9 @@ async def test_a_sentinel_leads_to_the_primary(
         # If no server listens at the first address, the next Sentinel is asked.
         "list": lambda: Sentinel([(host, free_port()), (host, port)], master="main", db=3),
     }[form]()
-    await serves(manager_of([sentinel]), Redis.from_url(f"{sentinel_set.primary.url}/3"))
+    await serves(
+        manager_of([sentinel], retry_count=100), Redis.from_url(f"{sentinel_set.primary.url}/3")
+    )
 
 
 @pytest.mark.once
@@ -201,7 +209,7 @@ async def test_tls_to_a_primary_takes_the_context(
     """Use a stub instead of a Sentinel, because only the connection to the primary is tested."""
     context = ssl.create_default_context(cafile=str(tls_files.ca))
     sentinel = Sentinel(("127.0.0.1", free_port()), master="main", ssl_context=context)
-    manager = manager_of([sentinel])
+    manager = manager_of([sentinel], retry_count=100)
     connector: Any = manager._access._redlock._given[0]
     pool = connector._pool
 
@@ -353,7 +361,9 @@ async def test_a_password_with_a_slash_goes_into_a_dict_and_is_not_decoded_in_a_
     """
     with LocalServer(password="1/word") as server:
         place = {"host": "127.0.0.1", "port": server.port}
-        await (await manager_of([place | {"password": "1/word"}]).lock("order")).release()
+        await (
+            await manager_of([place | {"password": "1/word"}], retry_count=100).lock("order")
+        ).release()
         with pytest.raises(LockRuntimeError, match="invalid username-password"):
             await manager_of([f"redis://:1%2Fword@{server.address}"], retry_count=1).lock("order")
 

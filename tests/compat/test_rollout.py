@@ -114,7 +114,7 @@ async def test_the_old_and_the_new_library_exclude_each_other(
     urls = three_nodes.urls[: way.nodes]
     async with (
         old_process(way.library, urls) as old,
-        Redlock(urls, key_format=way.key_format, node_timeout=1.0) as redlock,
+        Redlock(urls, key_format=way.key_format, node_timeout=3.0) as redlock,
     ):
         once, waits = (
             redlock.lock("order", blocking_timeout=0),
@@ -182,7 +182,7 @@ async def test_no_count_is_lost_between_old_and_new(
 
     async with (
         old_process(way.library, urls) as old,
-        Redlock(urls, key_format=way.key_format, node_timeout=1.0) as redlock,
+        Redlock(urls, key_format=way.key_format, node_timeout=3.0) as redlock,
         asyncio.TaskGroup() as tasks,
     ):
         for _ in range(2):
@@ -244,7 +244,7 @@ async def test_an_old_process_that_dies_lets_the_new_one_in_when_its_time_is_ove
 ) -> None:
     manager = manager_of(three_nodes.urls, retry_count=100)
     async with old_process("aioredlock", three_nodes.urls) as old:
-        assert await old.acquire("order", ttl=1.0)
+        assert await old.acquire("order", ttl=5.0)
     lock = await manager.lock("order")
     assert lock.valid
     await manager.unlock(lock)
