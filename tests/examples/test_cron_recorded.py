@@ -16,6 +16,7 @@ from aioredlock_ng import Redlock
 from aioredlock_ng.fencing import StaleFence
 from examples import cron_recorded
 from tests.support.coverage import untraced
+from tests.support.rig import Rig
 
 from .conftest import EXAMPLES
 
@@ -30,9 +31,7 @@ SLOTS = 40
 
 @pytest.fixture
 def first() -> datetime:
-    """The last of them is due at this moment, and the next one a minute later, when the test is
-    over.
-    """
+    """The last of them is due at this moment, and the next one a minute later."""
     return datetime.now(UTC) - SLOTS * cron_recorded.PERIOD
 
 
@@ -67,28 +66,31 @@ async def test_runs_of_a_killed_host_are_made_up_and_none_is_done_twice(
             await redlock.force_release("cron:report")  # instead of waiting for the ttl
         hosts = [await start() for _ in range(2)]
         told = b"".join([(await host.communicate())[0] for host in hosts])
-        assert told.count(b"done") == SLOTS - done
         slots = [
             datetime.fromisoformat(slot)
             for (slot,) in db.execute("SELECT slot FROM report ORDER BY slot")
         ]
-    assert slots == [first + number * cron_recorded.PERIOD for number in range(SLOTS)]
+    # On a machine that needs more than a minute, more runs are due.
+    assert len(slots) >= SLOTS
+    assert told.count(b"done") == len(slots) - done
+    assert slots == [first + number * cron_recorded.PERIOD for number in range(len(slots))]
 
 
+@pytest.mark.virtual_time
 async def test_a_host_does_the_runs_though_the_votes_were_split_when_it_started(
-    nodes: NodeSet, tmp_path: Path, first: datetime, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, first: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def quick(slot: datetime) -> str:
         return f"quickly at {slot:%H:%M}"
 
     monkeypatch.setattr(cron_recorded, "write_report", quick)
-    async with Redlock.from_env() as redlock:
-        await redlock.wait_ready(30)
+    async with Rig() as rig:
+        process = await rig.process()
         with closing(cron_recorded.connect(tmp_path / "reports.sqlite", first)) as db:
             # Two other hosts have a vote each, and no majority.
-            nodes[0].command("SET", "cron:report", "one", "PX", "300")
-            nodes[1].command("SET", "cron:report", "other", "PX", "300")
-            assert await cron_recorded.catch_up(redlock, db) == SLOTS
+            rig.occupy(b"cron:report", 0.3, on=[0], value=b"one")
+            rig.occupy(b"cron:report", 0.3, on=[1], value=b"other")
+            assert await cron_recorded.catch_up(process.redlock, db) == SLOTS
 
 
 async def test_a_host_that_was_overtaken_changes_nothing(
