@@ -20,5 +20,6 @@ collect_ignore_glob = [] if EXAMPLES.exists() else ["test_*.py"]
 def nodes(three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> NodeSet:
     """Three nodes, named in the environment of this process and of those that it starts."""
     monkeypatch.setenv("AIOREDLOCK_NG_NODES", ",".join(three_nodes.urls))
-    monkeypatch.setenv("AIOREDLOCK_NG_NODE_TIMEOUT", "0.5")
+    # A busy machine may pause a server for two seconds.
+    monkeypatch.setenv("AIOREDLOCK_NG_NODE_TIMEOUT", "3")
     return three_nodes

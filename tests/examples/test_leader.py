@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from aioredlock_ng.testing import LocalServer
     from tests.support.node_set import NodeSet
 
-TTL = 3.0
+TTL = 10.0
+"""A leader with a third of this ttl would lead no more after a pause of 1.5 s."""
 LONG = 60.0
 A_BIT = 10.0
 """Seconds on top of the ttl for a busy machine; an idle one needs a tenth of a second."""
@@ -52,7 +53,7 @@ class Candidates:
         self.processes[name] = process
         self._listeners.append(asyncio.create_task(self._listen(process)))
 
-    async def next_leader(self, after: int = 0, within: float = 20.0) -> tuple[str, str]:
+    async def next_leader(self, after: int = 0, within: float = 40.0) -> tuple[str, str]:
         """Wait until, beyond the first `after` lines, somebody says that it leads; return who, and
         the term.
         """
