@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.flash_sale import crowd as crowd_module
 from benchmarks.flash_sale.crowd import Crowd
 from benchmarks.flash_sale.ledger import Watch, over_the_wire, read
 from benchmarks.flash_sale.summary import bars, ceilings, cells, medians
@@ -113,18 +116,29 @@ async def test_connections_are_spread_evenly_over_the_workers(
 
 
 async def test_a_buyer_that_waits_too_long_hangs_up_and_another_comes(
-    crowd_at: Callable[..., Awaitable[Crowd]],
+    crowd_at: Callable[..., Awaitable[Crowd]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    passed = 0.0
+
     async def never_the_first(number: int, writer: asyncio.StreamWriter) -> None:
+        nonlocal passed
         if number > 2:
             writer.write(answer(201))
+        elif number == 2:
+            passed = 30.0
 
+    def now() -> float:
+        return time.perf_counter() + passed
+
+    monkeypatch.setattr(
+        crowd_module, "time", SimpleNamespace(perf_counter=now, process_time=time.process_time)
+    )
     shop = Shop(never_the_first)
     crowd = await crowd_at(shop, 2)
-    found = await crowd.phase(ENDLESS | {"requests": 10, "patience": 1.0})
+    found = await crowd.phase(ENDLESS | {"requests": 10, "seconds": 90.0})
     assert (found["timeouts"], found["answers"]) == (2, {"201": 8})
     assert shop.connections == 4
-    assert found["wait"]["max"] >= 1.0
+    assert found["wait"]["max"] >= 30.0
 
 
 async def test_a_connection_that_is_cut_is_no_answer(
