@@ -41,7 +41,7 @@ SMALL = (
     "--requests",
     "200",
     "--seconds",
-    "0.3",
+    "3",
     "--patience",
     "30",
 )
