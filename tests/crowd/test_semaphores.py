@@ -32,8 +32,8 @@ def test_holders_of_ours_are_counted_and_the_slots_of_a_killed_process_come_back
     assert row["rate"] > 0
     # A share of all acquisitions sends an acquire and a release; the others are passed on.
     assert 0 < row["commands"] < 10
-    # The ttl of 2 s, and what a busy machine adds.
-    assert 0 < row["first_again"] <= row["all_again"] < 4.5
+    # The ttl of 2 s, and what a busy machine adds. Slots without a ttl would never come back.
+    assert 0 < row["first_again"] <= row["all_again"] < 10
     assert {bar.text.partition(":")[0] for bar in found.bars} == {"semaphore"}
 
 
