@@ -266,9 +266,9 @@ class RedisNode:
         elif other := other_than_lock(release):
             self._health.warn(f"it refuses to {other}: {harmless(words)}")
 
-    def _released(self) -> None:
+    def _released(self, release: Request) -> None:
         """Record that the server has deleted a key. The next refusal then causes a new warning."""
-        if self._owed.executed():
+        if self._owed.executed(release):
             self._use(self._usable)
 
     def _pay(self, channel: Channel, owed: dict[bytes, Request]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from aioredlock_ng._core.replies import Released
 from aioredlock_ng._core.votes import Refusal, is_permanent
 from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.catalogue import LEAVE, RELEASE_READ
+from aioredlock_ng._scripts.catalogue import LEAVE, RELEASE_READ, RETIRE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +26,10 @@ __all__ = ["RETRY_RELEASES", "NotedRelease", "OwedReleases", "other_than_lock"]
 _OTHERS: Final[dict[object, str]] = {
     LEAVE: "remove waiters from queues, so others may wait longer",
     RELEASE_READ: "release read leases, which keep writers out",
+    RETIRE: "shorten locks with min_hold, which stay taken until their ttl has passed",
 }
-"""The releases that do not free a lock, and what a refusal of each means. They need rights that the
-release of a lock does not need."""
+"""The releases that do not free a lock, and what a refusal of each means. They need other rights
+than the release of a lock."""
 
 RETRY_RELEASES = 0.5
 """Delay in seconds until a refused release is sent again. Most scripts that keep a server busy have
@@ -48,7 +49,7 @@ class OwedReleases:
         pay: Sends releases on a connection.
 
     Attributes:
-        refusing: True after the server has refused a release, until a release deletes a key.
+        refusing: True after the server has refused to release a lock, until it releases one.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class OwedReleases:
     def refused(self, release: Request, words: str) -> bool:
         """Keep a refused release, and send it again at intervals until its keys have expired.
 
-        Return True at the first refusal since the server last deleted a key. Only releases of
+        Return True at the first refusal since the server last released a lock. Only releases of
         locks count, because the server may refuse the other ones alone. `words` is the refusal. A
         command to leave the queues is not kept if a right is missing.
         """
@@ -89,8 +90,10 @@ class OwedReleases:
         changed, self.refusing = not self.refusing, True
         return changed
 
-    def executed(self) -> bool:
-        """Record that the server has deleted a key. Return True if `refusing` was True."""
+    def executed(self, release: Request) -> bool:
+        """Record that a release has deleted a key. Return True if this ended `refusing`."""
+        if _script_of(release) in _OTHERS:
+            return False
         changed, self.refusing = self.refusing, False
         return changed
 
@@ -133,7 +136,7 @@ def _script_of(release: Request) -> object:
 
 
 class NotedRelease:
-    """The sink of a release. It calls `released` if the server deletes a key.
+    """The sink of a release. It calls `released` with the release if the server deletes a key.
 
     A release that deletes no key needs fewer rights. So its success does not show that the server
     accepts other releases.
@@ -143,7 +146,7 @@ class NotedRelease:
         self,
         command: Request,
         started: float,
-        released: Callable[[], None],
+        released: Callable[[Request], None],
         sink: Sink | None = None,
     ) -> None:
         self.command = command
@@ -157,6 +160,6 @@ class NotedRelease:
 
     def deliver(self, index: int, reply: Reply) -> None:
         if type(reply) is Released and reply.deleted > 0:
-            self._released()
+            self._released(self.command)
         if self._sink is not None:
             self._sink.deliver(index, reply)

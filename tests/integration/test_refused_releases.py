@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from aioredlock_ng import QuorumUnreachable, Redlock
+from aioredlock_ng.events import NodeDegraded
 from tests.integration.test_bad_servers import fail_to_save
 from tests.support.eventually import eventually
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from aioredlock_ng import Lease, Lock
+    from aioredlock_ng.events import Event
     from aioredlock_ng.testing import LocalServer
     from tests.support.node_set import NodeSet
 
@@ -155,6 +157,27 @@ async def managers(start_server: Callable[..., LocalServer]) -> AsyncIterator[_M
     options: dict[str, Any] = {"ttl": 30.0, "node_timeout": 5.0}
     async with Redlock([url], **options) as one, Redlock([url], **options) as other:
         yield one, other, lambda: server.command("ACL", "SETUSER", "locks", "-pttl")
+
+
+@pytest.mark.parametrize("missing", ["-del", "-mget"])
+async def test_releases_of_other_kinds_do_not_repeat_the_warning_about_refused_releases(
+    start_server: Callable[..., LocalServer], missing: str
+) -> None:
+    server = start_server()
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all", missing)
+    told: list[Event] = []
+    url = server.url.replace("//", "//locks:word@")
+    async with Redlock([url], node_timeout=5.0, ttl=60, sinks=[told.append]) as redlock:
+        for number in range(3):
+            for lock in (
+                redlock.lock(f"held:{number}"),
+                redlock.lock(f"kept:{number}", min_hold=60),
+                redlock.rwlock(f"read:{number}").read(),
+            ):
+                with contextlib.suppress(QuorumUnreachable):
+                    await (await lock.acquire()).release()
+    warnings = [event.reason for event in told if isinstance(event, NodeDegraded)]
+    assert len(warnings) == len(set(warnings)) > 0
 
 
 async def test_a_release_beside_an_acquire_that_fails_reports_no_loss(managers: _Managers) -> None:
