@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import operator
 import secrets
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -297,19 +298,62 @@ async def test_a_set_leaves_its_last_key_although_the_server_refuses_to_remove_i
         await place.command("ACL", "DELUSER", "limited")
 
 
+@asynccontextmanager
+async def monitored(place: Place) -> AsyncIterator[None]:
+    """Let a client receive all messages of the server meanwhile."""
+    async with redis.asyncio.Redis.from_url(place.server.url).pubsub() as monitor:
+        await monitor.psubscribe("*")
+        async with asyncio.timeout(30.0):
+            while await monitor.get_message(timeout=None) is None:
+                pass
+        yield
+
+
+def dead(*, limit: int = 0) -> bytes:
+    """Return a member whose process is gone."""
+    manager = secrets.token_hex(8).encode()
+    return member_of(manager, 1, GRACE / 1000, limit, notified=True)
+
+
 async def test_a_monitor_of_all_channels_hides_no_dead_waiter_from_the_next_one(
     place: Place,
 ) -> None:
-    async with redis.asyncio.Redis.from_url(place.server.url).pubsub() as monitor:
-        await monitor.psubscribe("*")
-        async with asyncio.timeout(30):
-            while await monitor.get_message(timeout=None) is None:
-                pass
+    async with monitored(place):
         holder = await place.waiter()
         await ask(holder.node, acquire(b"one", b"a"))
-        gone = member_of(secrets.token_hex(8).encode(), 1, GRACE / 1000, notified=True)
-        await ask(holder.node, stand(claim_of(1, gone), b"a"))
+        await ask(holder.node, stand(claim_of(1, dead()), b"a"))
         assert (await ask(holder.node, stand(holder.claim(2), b"a"))).rank == 0
+
+
+async def test_a_monitor_of_all_channels_gets_no_offer_in_place_of_a_living_waiter(
+    place: Place,
+) -> None:
+    async with monitored(place):
+        first, second = [await place.waiter() for _ in range(2)]
+        await ask(first.node, acquire(b"one", b"a"))
+        for ticket, waiter in ((1, first), (4, second)):
+            await ask(first.node, stand(waiter.claim(ticket), b"a"))
+        for ticket in (2, 3):
+            await place.command("ZADD", "aioredlock_ng:queue:a", ticket, dead().decode())
+        await ask(first.node, release(b"one", b"a"))
+        assert await messages(first, second) == [[first.message(0)], [second.message(GRACE)]]
+        await ask(first.node, leave(first.member, b"a"))
+        assert await place.command("GET", "a") == OFFER + second.claim(4)
+        assert await messages(second) == [[second.message(0)]]
+
+
+async def test_a_monitor_of_all_channels_gets_no_slot_in_place_of_a_living_waiter(
+    place: Place,
+) -> None:
+    async with monitored(place):
+        waiter = await place.waiter()
+        waiter.member = member_of(waiter.heard.manager_id, 1, GRACE / 1000, 1, notified=True)
+        await ask(waiter.node, acquire(b"one", b"a#1"))
+        for ticket in (1, 2):
+            await place.command("ZADD", "aioredlock_ng:slots:a", ticket, dead(limit=1).decode())
+        await place.command("ZADD", "aioredlock_ng:slots:a", 3, waiter.member.decode())
+        await ask(waiter.node, release(b"one", b"a#1"))
+        assert await place.command("GET", "a#1") == OFFER + waiter.claim(3)
 
 
 @every_kind

@@ -10,11 +10,11 @@ while true do
   local member, ticket, second = line[1], line[2], line[3]
   if not member then break end
   is_line = second ~= nil
-  local manager = string.match(member, '^%x+')
-  local message = ' ' .. member .. ' ' .. key
-  local heard = not manager or redis.pcall('PUBLISH', CHANNEL .. manager, '0' .. message) ~= 0
+  local manager, message = string.match(member, '^%x+'), '0 ' .. member .. ' ' .. key
+  local heard
+  -- part: message
   if type(redis.pcall('ZREM', queue, member)) == 'table' then break end
-  if heard then
+  if heard ~= 0 then
     local grace = tonumber(string.match(member, '[:#](%d+)$')) or 1
     grace = math.max(1, math.min(grace, LONGEST_GRACE))
     local done = redis.pcall('SET', key, OFFER .. ticket .. ':' .. member, 'PX', grace)
@@ -22,7 +22,8 @@ while true do
     offered = tonumber(ticket)
     while second do
       manager, message = string.match(second, '^%x+'), grace .. ' ' .. second .. ' ' .. key
-      if not manager or redis.pcall('PUBLISH', CHANNEL .. manager, message) ~= 0 then break end
+      -- part: message
+      if heard ~= 0 then break end
       -- A waiter whose process is gone would hide the end of the offer from the next waiter.
       if type(redis.pcall('ZREM', queue, second)) == 'table' then break end
       second = redis.pcall('ZRANGE', queue, 0, 0)[1]
