@@ -126,10 +126,10 @@ class LeaseState:
         return min([self.ttl, *(renewal.ttl for renewal in self._sent)])
 
     def proven_until(self, drift: float, ends_at: float | None) -> float:
-        """Return the deadline of another lease of the same grant, whose `max_hold` ends at
-        `ends_at`.
+        """Return the deadline of another lease of the same grant.
 
-        `drift` is the drift of the ttl of this lease.
+        `ends_at` is the instant at which the `max_hold` of that lease ends. `drift` is the drift of
+        the ttl of this lease.
         """
         deadlines = [renewal.deadline for renewal in self._sent]
         deadlines.append(deadline_of(self.started, self.ttl, drift))

@@ -243,27 +243,29 @@ async def test_a_lease_survives_a_downgrade_that_overtakes_its_own_check_after_a
     three_nodes: NodeSet, by: str
 ) -> None:
     options = {"ttl": 60.0, "node_timeout": 5.0}
-    async with Redlock(three_nodes.urls, **options) as redlock:
-        async with Redlock(three_nodes.urls, **options) as other:
-            lease = await redlock.rwlock("order").write().acquire()
-            await lease.verify()
-            for node in three_nodes:
-                node.command("SCRIPT", "FLUSH")
-            # The nodes now have the script of the downgrade, but not that of the check.
-            async with other.rwlock("other").read() as reader:
-                await reader.extend()
-            check = asyncio.create_task(lease.verify()) if by == "verify" else None
-            if check is None:
-                redlock.engine().extender.watcher.watch([lease._record])
-            else:
-                await asyncio.sleep(0)
-            await lease.downgrade()
-            if check is not None:
-                await check
-            await lease.verify()
-            assert lease.valid
-            await lease.release()
-            await no_keys_left(three_nodes, redlock, other)
+    async with (
+        Redlock(three_nodes.urls, **options) as redlock,
+        Redlock(three_nodes.urls, **options) as other,
+    ):
+        lease = await redlock.rwlock("order").write().acquire()
+        await lease.verify()
+        for node in three_nodes:
+            node.command("SCRIPT", "FLUSH")
+        # The nodes now have the script of the downgrade, but not that of the check.
+        async with other.rwlock("other").read() as reader:
+            await reader.extend()
+        check = asyncio.create_task(lease.verify()) if by == "verify" else None
+        if check is None:
+            redlock.engine().extender.watcher.watch([lease._record])
+        else:
+            await asyncio.sleep(0)
+        await lease.downgrade()
+        if check is not None:
+            await check
+        await lease.verify()
+        assert lease.valid
+        await lease.release()
+        await no_keys_left(three_nodes, redlock, other)
 
 
 @pytest.mark.slow
