@@ -67,6 +67,23 @@ async def test_a_loss_is_reported_exactly_at_the_deadline_when_all_nodes_hang(
         lease.check()
 
 
+@pytest.mark.parametrize("left", [0.05, 0.1, 0.102, 0.104, 0.106, 0.13])
+async def test_a_loss_is_reported_exactly_at_the_deadline_with_a_renewal_under_way(
+    rig: Rig, left: float
+) -> None:
+    """The timeout of the renewal may come just before the deadline, or just after it."""
+    process = await rig.process(ttl=3.0, node_timeout=0.1)
+    lease = await process.lock("a", auto_extend=False).acquire()
+    deadline = now() + lease.remaining()
+    rig.hang(0, 1, 2)
+    await asyncio.sleep(lease.remaining() - left)
+    renewing = asyncio.ensure_future(lease.extend())
+    await lease.wait_lost()
+    assert now() == pytest.approx(deadline, abs=1e-5)
+    with pytest.raises((LockLost, QuorumUnreachable)):
+        await renewing
+
+
 async def test_a_renewal_counts_from_before_it_was_sent(rig: Rig) -> None:
     process = await rig.process(ttl=10.0)
     lease = await process.lock("a").acquire()
