@@ -444,6 +444,21 @@ async def test_a_writer_that_downgrades_lets_readers_in_and_no_writer(
     await winner.release()
 
 
+async def test_a_downgrade_stores_the_fence_of_the_reader_on_every_node(rig: Rig) -> None:
+    """Also on a node whose counter is too low, and on a node that executes the downgrade later."""
+    process = await rig.process(ttl=1.0)
+    lease = await rwlock(process).write().acquire()
+    (slot,) = (name for name in rig.servers[0].counters if name != b"floor")
+    rig.servers[1].counters[slot] -= 64
+    rig.disconnect(2)
+    await lease.downgrade()
+    assert [server.counters[slot] for server in rig.servers[:2]] == [lease.fence] * 2
+    rig.connect(2)
+    await asyncio.sleep(1.0)
+    assert rig.servers[2].counters[slot] == lease.fence
+    await lease.release()
+
+
 async def test_a_node_that_missed_the_downgrade_follows_at_the_next_renewal(rig: Rig) -> None:
     first, second = [await rig.process(ttl=1.0) for _ in range(2)]
     lease = await rwlock(first).write().acquire()
