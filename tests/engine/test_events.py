@@ -197,6 +197,20 @@ async def test_renewals_are_reported_in_batches_and_failed_renewals_one_by_one(r
         await lease.release()
 
 
+async def test_a_failed_renewal_that_nodes_refused_is_not_reported_as_silent(rig: Rig) -> None:
+    heard: list[Event] = []
+    process = await rig.process(sinks=[heard.append], ttl=3.0)
+    lease = await process.lock("a").acquire()
+    await asyncio.sleep(0.5)
+    rig.refuse("MISCONF cannot persist", 0, 1)
+    await asyncio.sleep(0.7)
+    failed = [event for event in heard if isinstance(event, RenewalFailed)]
+    assert failed
+    assert not any(event.silent for event in failed)
+    rig.refuse(None, 0, 1)
+    await lease.release()
+
+
 async def test_a_lease_that_no_caller_received_is_not_reported_as_released(rig: Rig) -> None:
     """A count of leases needs a beginning for each end.
 
