@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import LockHeld, RedlockClosed
+from aioredlock_ng import LockHeld, LockReleased, QuorumUnreachable, RedlockClosed
+from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._nodes.memory import MemoryServer
 from aioredlock_ng.events import (
     AcquireFailed,
@@ -149,6 +150,29 @@ async def test_a_lease_that_a_sink_abandons_when_its_renewal_fails_is_not_renewe
     await asyncio.sleep(4)
     assert executed["extend"] == 2
     assert [server.get(b"a") for server in rig.servers] == [None] * 3
+
+
+async def test_a_lease_that_a_sink_abandons_as_its_renewal_is_sent_is_neither_read_nor_labelled(
+    rig: Rig,
+) -> None:
+    """Connections that are cut fail a renewal before the call that sends it returns."""
+    leases: list[Any] = []
+
+    def sink(event: Event) -> None:
+        if isinstance(event, RenewalFailed) and leases:
+            leases.pop().abandon()
+
+    process = await rig.process(sinks=[sink], ttl=3.0)
+    lease = await process.lock("a").acquire()
+    leases.append(lease)
+    rig.stop(0, 1)
+    asked = process.questions()
+    with pytest.raises((LockReleased, QuorumUnreachable)):
+        await lease.extend()
+    await asyncio.sleep(0.1)
+    assert not leases
+    assert "watch" not in {command.script.name for command in asked}
+    assert rig.servers[2].get(owner_key(b"a")) is None
 
 
 @pytest.mark.parametrize("how", ["abandon", "lose"])
