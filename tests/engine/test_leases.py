@@ -188,6 +188,28 @@ async def test_renewals_that_are_answered_late_count_all_the_same(rig: Rig) -> N
     assert lease.lost, "a minority is not a quorum, however late the others"
 
 
+async def test_a_renewal_confirmed_late_does_not_end_the_retries_of_a_later_renewal(
+    rig: Rig,
+) -> None:
+    process = await rig.process(ttl=9.0, node_timeout=0.1)
+    lease = await process.lock("a").acquire()
+    rig.ways[:] = [0.4] * 3
+    for _ in range(2):
+        with pytest.raises(QuorumUnreachable):
+            await lease.extend()
+    # The nodes have not executed the second renewal when the connections are cut.
+    await asyncio.sleep(0.25)
+    rig.hang(0, 1, 2)
+    await asyncio.sleep(0.45)
+    assert process.redlock.stats().renewals == 1
+    rig.disconnect(0, 1, 2)
+    rig.resume()
+    rig.ways[:] = [WAY] * 3
+    rig.connect(0, 1, 2)
+    await asyncio.sleep(30)
+    assert lease.valid
+
+
 async def test_a_failed_renewal_is_reported_once_and_not_after_a_later_success(
     rig: Rig,
 ) -> None:
