@@ -67,13 +67,14 @@ async def test_a_loss_is_reported_exactly_at_the_deadline_when_all_nodes_hang(
         lease.check()
 
 
-@pytest.mark.parametrize("left", [0.05, 0.1, 0.102, 0.104, 0.106, 0.13])
-async def test_a_loss_is_reported_exactly_at_the_deadline_with_a_renewal_under_way(
-    rig: Rig, left: float
+@pytest.mark.parametrize("auto_extend", [True, False])
+@pytest.mark.parametrize("left", [0.05, 0.1, 0.102, 0.104, 0.106, 0.13, 0.3])
+async def test_a_loss_is_reported_exactly_at_the_deadline_after_a_late_renewal(
+    rig: Rig, left: float, auto_extend: bool
 ) -> None:
-    """The timeout of the renewal may come just before the deadline, or just after it."""
+    """The timeout of the renewal, or the next try, may come just before or after the deadline."""
     process = await rig.process(ttl=3.0, node_timeout=0.1)
-    lease = await process.lock("a", auto_extend=False).acquire()
+    lease = await process.lock("a", auto_extend=auto_extend).acquire()
     deadline = now() + lease.remaining()
     rig.hang(0, 1, 2)
     await asyncio.sleep(lease.remaining() - left)
@@ -316,6 +317,17 @@ async def test_max_hold_ends_a_lease_that_could_be_renewed(rig: Rig) -> None:
         lease.check()
     await asyncio.sleep(0.01)
     assert rig.clean
+
+
+async def test_a_lease_that_max_hold_ends_before_its_ttl_is_not_renewed(rig: Rig) -> None:
+    """After a crash of the holder, a renewal would keep the keys for longer than needed."""
+    process = await rig.process(ttl=3.0)
+    lease = await process.lock("a", max_hold=2.0).acquire()
+    await asyncio.sleep(1.9)
+    assert lease.valid
+    assert process.redlock.stats().renewals == 0
+    assert rig.servers[0].pttl(b"a") <= 1100
+    await lease.release()
 
 
 async def test_without_auto_extend_nothing_is_renewed_but_by_hand(rig: Rig) -> None:
