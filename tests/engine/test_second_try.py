@@ -119,3 +119,9 @@ async def test_closing_ends_a_try_between_its_attempts(rig: Rig) -> None:
 def test_the_second_try_is_within_the_node_timeout(took: float) -> None:
     first, last = (second_try_delay(took, 0.1, draw) for draw in (0.0, 0.999))
     assert min(took, 0.0125) <= first < last < 0.0625
+
+
+@pytest.mark.parametrize("took", [0.0, 0.0003, 0.004, 0.01])
+def test_second_tries_are_spread_over_several_round_trips(took: float) -> None:
+    first, last = (second_try_delay(took, 0.1, draw) for draw in (0.0, 0.999))
+    assert last - first > 3 * took
