@@ -211,6 +211,23 @@ async def test_a_failed_renewal_that_nodes_refused_is_not_reported_as_silent(rig
     await lease.release()
 
 
+async def test_a_renewal_that_fails_for_one_lease_is_not_reported_for_the_others(rig: Rig) -> None:
+    heard: list[Event] = []
+    process = await rig.process(sinks=[heard.append], ttl=9.0, fencing=False)
+    leases = [await process.lock(name).acquire() for name in ("a", "b")]
+    await asyncio.sleep(0.5)
+    rig.vacate(b"b", on=(1,))
+    rig.hang(2)
+    process.redlock.engine().extender.renew([lease._record for lease in leases], 9.0)
+    await asyncio.sleep(0.3)
+    failed = [event for event in heard if isinstance(event, RenewalFailed)]
+    assert [event.resource for event in failed] == ["b"]
+    rig.resume()
+    await asyncio.sleep(0.3)
+    for lease in leases:
+        await lease.release()
+
+
 async def test_a_lease_that_no_caller_received_is_not_reported_as_released(rig: Rig) -> None:
     """A count of leases needs a beginning for each end.
 
