@@ -228,6 +228,21 @@ async def test_a_renewal_that_fails_for_one_lease_is_not_reported_for_the_others
         await lease.release()
 
 
+async def test_a_renewal_under_way_is_not_reported_as_failed_after_the_end_of_its_lease(
+    rig: Rig,
+) -> None:
+    heard: list[Event] = []
+    process = await rig.process(sinks=[heard.append], ttl=9.0)
+    lease = await process.lock("a").acquire()
+    rig.hang(0, 1, 2)
+    process.redlock.engine().extender.renew([lease._record], 9.0)
+    await asyncio.sleep(0.05)
+    lease.abandon()
+    await asyncio.sleep(0.3)
+    assert not any(isinstance(event, RenewalFailed) for event in heard)
+    assert process.redlock.stats().renewals_failed == 0
+
+
 async def test_a_lease_that_no_caller_received_is_not_reported_as_released(rig: Rig) -> None:
     """A count of leases needs a beginning for each end.
 
