@@ -92,8 +92,7 @@ class Election:
         """The last known label of the leader; None if no leader exists or is known. No I/O.
 
         While this candidate leads, the value is its own label. The end of its term, or `resign()`
-        in its body, sets the value to None. At other times, only an iteration over `watch()`
-        updates the value.
+        in its body, sets it to None. At other times, only an iteration over `watch()` updates it.
         """
         if self.leading:
             return self.label

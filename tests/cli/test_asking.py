@@ -202,11 +202,11 @@ def test_the_remaining_time_in_json_is_null_unless_the_lock_is_held_and_expires(
     cli: Cli, three_nodes: NodeSet
 ) -> None:
     for node in three_nodes:
-        node.command("SET", "held", "token", "PX", "60000")
-        node.command("SET", "gpu#1", "token", "PX", "60000")
-        node.command("SET", "offered", OFFERED, "PX", "60000")
+        node.command("SET", "held", "token", "PX", "600000")
+        node.command("SET", "gpu#1", "token", "PX", "600000")
+        node.command("SET", "offered", OFFERED, "PX", "600000")
         node.command("SET", "no expiry", "value")
-    three_nodes[0].command("SET", "left over", "somebody", "PX", "60000")
+    three_nodes[0].command("SET", "left over", "somebody", "PX", "600000")
 
     def told(*words: str) -> Any:
         return json.loads(cli(*words, "--json").stdout)
