@@ -95,10 +95,7 @@ _NOTES: Final = (
         "turns of everybody meanwhile, at this rate"
     ),
     "inside: most holders of a semaphore with a limit of 8 at the same time",
-    (
-        "killed: a victim did not have the lock; if its attempt was granted just then, its ttl of "
-        "2 s shows"
-    ),
+    "killed: a victim did not hold the lock, and the nodes had not granted it the lock just then",
 )
 
 

@@ -9,9 +9,11 @@ import signal
 import statistics
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from aioredlock_ng._core.queue_formats import OFFER
 from aioredlock_ng.testing.nodes import LocalNodes
 from benchmarks.clients import Client, labelled
 from benchmarks.crowd.cases import OTHERS, SHAPES, chosen
@@ -45,8 +47,10 @@ _FLOOR: Final = Client("floor", "trip_floor.py")
 _BARE: Final = Client("bare", "handover_bare.py")
 _LONGEST_WAIT_FOR_FIGURES: Final = 20.0
 
-# The nodes may have granted an attempt of a process that was killed before it read their answer.
-# A ttl of 10 s would then outlast the window.
+_NAME: Final = "crowd"
+# The processes hold the lock for 2 ms.
+_LONGER_THAN_A_HOLD: Final = 0.015
+# If a killed process held the lock after all, a ttl of 10 s would outlast the window.
 _TTL_OF_THE_KILLED: Final = 2.0
 _PROCESSES: Final = 12
 _KILLED: Final = 3
@@ -99,7 +103,7 @@ def _task(
     seconds: float,
     warmup: float,
 ) -> dict[str, Any]:
-    phase = {"name": "crowd", "same": "crowd", "hold": hold, "seconds": seconds}
+    phase = {"name": "crowd", "same": _NAME, "hold": hold, "seconds": seconds}
     # Processes that starve would be left out if the window waited for their first acquisition.
     phase |= {"open": 0.0, "warmup": warmup, "grace": 0.1}
     return {
@@ -198,10 +202,30 @@ def _traces(folder: Path, pids: Iterable[int]) -> dict[int, list[Hold]]:
     return {pid: traced(folder, pid) for pid in pids}
 
 
-def _stopped(folder: Path, pids: Iterable[int], count: int) -> list[int]:
-    """Stop `count` processes that do not hold the lock, and return their ids.
+def _token(nodes: LocalNodes) -> bytes:
+    """Return the token that a majority of the nodes has for the lock; an empty one if none has."""
+    values = Counter(node.command("GET", _NAME) for node in nodes)
+    value, count = values.most_common(1)[0]
+    return value if count > len(nodes) // 2 and not value.startswith(OFFER) else b""
 
-    A process that holds the lock is resumed.
+
+def _is_granted(nodes: LocalNodes) -> bool:
+    """Return True if the lock stays granted for longer than a running process would hold it."""
+    token, end = _token(nodes), time.perf_counter() + _LONGER_THAN_A_HOLD
+    while token:
+        time.sleep(0.001)
+        if _token(nodes) != token:
+            return False
+        if time.perf_counter() >= end:
+            return True
+    return False
+
+
+def _stopped(nodes: LocalNodes, folder: Path, pids: Iterable[int], count: int) -> list[int]:
+    """Stop `count` processes that wait for the lock, and return their ids.
+
+    A process that holds the lock is resumed. A process that was stopped just after the nodes had
+    granted its attempt holds the lock, too.
 
     Raises:
         DriverFailed: Fewer processes wait.
@@ -211,7 +235,7 @@ def _stopped(folder: Path, pids: Iterable[int], count: int) -> list[int]:
         os.kill(pid, signal.SIGSTOP)
         _await_stop(pid)
         holds = traced(folder, pid)
-        if holds and not holds[-1][1]:
+        if (holds and not holds[-1][1]) or _is_granted(nodes):
             os.kill(pid, signal.SIGCONT)
             continue
         stopped.append(pid)
@@ -250,13 +274,13 @@ def _killed(settings: Settings, client: Client) -> dict[str, Any]:
         quiet = time.perf_counter()
         time.sleep(before)
         killed = time.perf_counter()
-        victims = _stopped(folder, pids, _KILLED)
+        victims = _stopped(nodes, folder, pids, _KILLED)
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
         time.sleep(after_kill)
         alive = [pid for pid in pids if pid not in victims]
         stopped = time.perf_counter()
-        (sleeper,) = _stopped(folder, alive, 1)
+        (sleeper,) = _stopped(nodes, folder, alive, 1)
         time.sleep(after_stop)
         resumed = time.perf_counter()
         os.kill(sleeper, signal.SIGCONT)
