@@ -125,15 +125,17 @@ class LeaseState:
         """
         return min([self.ttl, *(renewal.ttl for renewal in self._sent)])
 
-    def proven_until(self, drift: float, ends_at: float | None) -> float:
-        """Return the deadline of another lease of the same grant.
+    def follow(self, other: LeaseState, drift: float) -> None:
+        """Take over the ttl, the renewals under way and the deadline of a lease of the same grant.
 
-        `ends_at` is the instant at which the `max_hold` of that lease ends. `drift` is the drift of
-        the ttl of this lease.
+        `drift` is the drift of that ttl. The `max_hold` of the other lease does not matter.
         """
-        deadlines = [renewal.deadline for renewal in self._sent]
-        deadlines.append(deadline_of(self.started, self.ttl, drift))
-        return min(deadlines if ends_at is None else [*deadlines, ends_at])
+        self.ttl, self._sent = other.ttl, other._sent
+        deadlines = [renewal.deadline for renewal in other._sent]
+        deadlines.append(deadline_of(other.started, other.ttl, drift))
+        if self.ends_at is not None:
+            deadlines.append(self.ends_at)
+        self.deadline = min(deadlines)
 
     def is_latest(self, renewal: Renewal) -> bool:
         """Return True if no later renewal was sent."""

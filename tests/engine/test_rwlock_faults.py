@@ -23,6 +23,8 @@ from tests.engine.rwlocks import (
 from tests.support.rig import NODE_TIMEOUT, WAY
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from aioredlock_ng import Lease
     from tests.support.rig import Process, Rig
 
@@ -32,6 +34,16 @@ TRIP = 2 * WAY
 
 GUARD = 5.0
 """Seconds of `max_ttl` where a node forgets; the node waits one more."""
+
+
+async def unanswered(process: Process, renewal: Coroutine[Any, Any, None]) -> None:
+    """Let the nodes execute a renewal, but let no answer arrive."""
+    task = asyncio.create_task(renewal)
+    await asyncio.sleep(1.5 * WAY)
+    for node in process.nodes:
+        node.disconnect()
+    task.cancel()
+    await asyncio.wait([task])
 
 
 # -- A task that reads again ----------------------------------------------------------------------
@@ -152,7 +164,7 @@ async def test_an_inner_lease_outlives_the_longest_hold_of_the_outer_lease(
     assert rig.clean
 
 
-async def test_a_task_reads_again_under_the_one_of_its_leases_that_lives_longest(rig: Rig) -> None:
+async def test_a_task_reads_again_under_its_lease_with_the_longest_life(rig: Rig) -> None:
     process = await rig.process(ttl=10.0)
     short = rwlock(process, auto_extend=False, on_lost="flag").read()
     lock = rwlock(process).read()
@@ -509,12 +521,7 @@ async def test_no_reader_shares_a_downgraded_grant_beyond_an_unconfirmed_shorter
     # This grant opens the time for sharing.
     await (await rwlock(process).read().acquire()).release()
     writer = await rwlock(process).write().acquire()
-    shorter = asyncio.create_task(writer.extend(0.5))
-    await asyncio.sleep(1.5 * WAY)
-    # The nodes have executed the renewal, but no answer arrives.
-    for node in process.nodes:
-        node.disconnect()
-    shorter.cancel()
+    await unanswered(process, writer.extend(0.5))
     downgrade = asyncio.create_task(writer.downgrade())
     await asyncio.sleep(0)
     reader = reading(process, blocking_timeout=0.1)
@@ -522,7 +529,36 @@ async def test_no_reader_shares_a_downgraded_grant_beyond_an_unconfirmed_shorter
         assert not writer.valid
         with pytest.raises(QuorumUnreachable):
             await reader
-    await asyncio.gather(shorter, downgrade, return_exceptions=True)
+    await asyncio.gather(downgrade, return_exceptions=True)
+
+
+@pytest.mark.parametrize("way", ["released", "max_hold", "shortened again"])
+async def test_no_lease_of_a_task_that_reads_again_outlives_an_unconfirmed_shorter_ttl(
+    rig: Rig, way: str
+) -> None:
+    process, other = await rig.process(ttl=10.0), await rig.process(ttl=10.0)
+    options: dict[str, Any] = {"on_lost": "flag"}
+    longest = 2.5 if way == "max_hold" else None
+
+    async def read_twice() -> None:
+        async with rwlock(process, **options, max_hold=longest).write() as outer:
+            await unanswered(process, outer.extend(4.0))
+            downgrade = asyncio.create_task(outer.downgrade())
+            await asyncio.sleep(0)
+            async with rwlock(process, **options).read() as middle:
+                if way == "released":
+                    await outer.release()
+                elif way == "shortened again":
+                    await unanswered(process, outer.extend(2.0))
+                async with rwlock(process, **options).read() as inner:
+                    assert inner.remaining() <= 4.0
+                    await (await writing(other)).release()
+                    assert not middle.valid
+                    assert not inner.valid
+            await asyncio.gather(downgrade, return_exceptions=True)
+
+    with pytest.raises(LockLost):
+        await read_twice()
 
 
 async def test_no_reader_shares_a_grant_while_a_shorter_ttl_is_unconfirmed(rig: Rig) -> None:

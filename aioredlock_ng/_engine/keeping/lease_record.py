@@ -244,8 +244,7 @@ class LeaseRecord(LeaseState):
             self.stored,
             since=now,
         )
-        lease.ttl = self.ttl
-        lease.deadline = self.proven_until(drift, lease.ends_at)
+        lease.follow(self, drift)
         return lease
 
     def _ballot_of_grant(self) -> Ballot:

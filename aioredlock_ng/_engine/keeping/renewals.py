@@ -244,7 +244,8 @@ class Renewals:
             self.schedule.put(lease, lease.deadline)
             return
         at = renew_at(lease.started, lease.ttl, self._context.draw())
-        if lease.deadline > at:
+        # The deadline of a new read lease may be nearer than the renewal of its grant.
+        if (self._context.clock() + lease.deadline) / 2 > at:
             self.schedule.put(lease, at)
         else:
             self.schedule.renew_before_deadline(lease)

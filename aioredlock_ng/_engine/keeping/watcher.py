@@ -160,7 +160,8 @@ def _alike(leases: Sequence[LeaseRecord]) -> Iterator[Sequence[LeaseRecord]]:
 def _stands(kind: LockKind, leases: Sequence[LeaseRecord]) -> bool:
     """Return True while a node that has not executed a watch should still execute it.
 
-    The watch of a writer would report the key as missing once the writer has become a reader.
+    The watch of a writer would report the key as missing once the writer has become a reader. The
+    other leases then rely on their next renewals.
     """
     return all(lease.spec.kind is kind for lease in leases)
 
