@@ -88,7 +88,7 @@ async def replaced(
     this may happen, and the node's own time shows it. Both are then done again.
 
     Args:
-        was: The marker that is said to have been read. None: the one that was read.
+        was: The marker to be replaced. None stands for the marker that the node returned.
     """
     while True:
         read = await ask(node, marker())

@@ -41,8 +41,8 @@ WITHIN = 30.0
 """Seconds after which something that must happen has not happened."""
 
 HEARD_WITHIN = 15.0
-"""The same for the message that a key changed, in less time than the key expires in, because its
-expiry is a change, too.
+"""Seconds within which the message about a changed key comes. They are fewer than the ttl, because
+the expiry of the key is a change, too.
 """
 
 TTL = 20_000

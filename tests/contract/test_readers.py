@@ -179,6 +179,7 @@ async def mark(node: Node, become: bytes) -> None:
             node, replacing_marker(become, found.marker, found.node_ms, found.own_marker, b"n")
         )
         late = written.node_ms - found.node_ms > 1000
+        assert not late or written.marker == found.marker
 
 
 async def trust(node: Node) -> None:

@@ -202,13 +202,14 @@ async def test_the_lowest_slot_is_offered_to_the_first_waiter_in_any_order_of_re
 async def test_a_waiter_keeps_the_time_of_its_offer_when_slots_are_shared_out_again(
     both: Both,
 ) -> None:
-    """A stopped process delays the others for one grace."""
+    """A new time for each offer would let a stopped process delay the others for longer."""
     brief = member_of(b"a" * 16, 1, GRACE / 2, 3, notified=False)
     await fill(both)
     await stand(both, 1, brief)
     await stand(both, 2, TWO)
     assert await both.release(b"t3", b"gpu#3") == released(1)
-    await asyncio.sleep(0.1)
+    # A renewed offer would have more left, unless the next requests take longer than this.
+    await asyncio.sleep(1.0)
     before = [offers[2] for offers in await offers_left(both)]
     assert await both.release(b"t1", b"gpu#1") == released(1)
     assert await stand(both, 1, brief) == Standing(0.0, 0, (1, 3))

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.once
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
 MARKER = "aioredlock_ng:marker"
 WRONG = {"max_ttl": 3600.0, "node_timeout": 0.5}
+LOWER = str(int(SHORT_GUARD["max_ttl"] * 1000))
+"""The lower `max_ttl` in milliseconds, as in a marker."""
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def lower(nodes: LocalNodes) -> list[str]:
     (script,) = re.findall(
         r"```lua\n(.*?)```", PAGE.partition("## To lower")[2].partition("\n## ")[0], re.DOTALL
     )
-    return [node.command("EVAL", script, "1", MARKER, "1000").decode() for node in nodes]
+    return [node.command("EVAL", script, "1", MARKER, LOWER).decode() for node in nodes]
 
 
 async def have_the_wrong_one(nodes: LocalNodes) -> None:
@@ -77,7 +79,7 @@ async def test_neither_a_lower_max_ttl_nor_a_deleted_marker_lowers_the_recorded_
 async def test_the_steps_lower_the_time_without_a_pause(nodes: LocalNodes) -> None:
     await have_the_wrong_one(nodes)
     async with nodes.redlock(**SHORT_GUARD) as before:
-        # One node waits for an hour, and votes two seconds after the marker was lowered.
+        # One node waits for an hour, and votes four seconds after the marker was lowered.
         await forget(nodes, 2)
         await eventually(lambda: state_of(before, 2) == "quarantined")
         # It is from the moment in which nobody finds a marker there: one is on its way.
@@ -85,7 +87,7 @@ async def test_the_steps_lower_the_time_without_a_pause(nodes: LocalNodes) -> No
         shown = lower(nodes)
         assert [marker.count(":") for marker in shown] == [1, 1, 2]
         await grant(before)
-        assert guards(nodes) == ["1000"] * 3
+        assert guards(nodes) == [LOWER] * 3
         await eventually(lambda: state_of(before, 2) == "up")
         # A process that was there before still has the old time: step 4.
         await forget(nodes, 2)
@@ -94,10 +96,10 @@ async def test_the_steps_lower_the_time_without_a_pause(nodes: LocalNodes) -> No
     async with nodes.redlock(**SHORT_GUARD) as anew:
         await eventually(lambda: [node.state for node in anew.nodes] == ["up"] * 3)
         await forget(nodes, 1)
-        await eventually(lambda: guards(nodes) == ["1000"] * 3)
+        await eventually(lambda: guards(nodes) == [LOWER] * 3)
         await eventually(lambda: state_of(anew, 1) == "up")
         await grant(anew)
-        assert guards(nodes) == ["1000"] * 3
+        assert guards(nodes) == [LOWER] * 3
 
 
 async def test_the_script_lowers_the_time_of_nodes_that_all_wait(nodes: LocalNodes) -> None:
@@ -127,7 +129,7 @@ async def test_deleting_every_marker_lowers_the_time_if_everything_may_stop(
         # With the old time, the nodes would grant nothing for an hour.
         async with asyncio.timeout(60):
             await grant(redlock)
-        await eventually(lambda: guards(nodes) == ["1000"] * 3)
+        await eventually(lambda: guards(nodes) == [LOWER] * 3)
 
 
 async def test_a_node_that_keeps_its_marker_brings_the_old_time_back(nodes: LocalNodes) -> None:

@@ -82,7 +82,7 @@ class Ward:
 
 
 def an_hour(slow: ClockReading | None, fast: ClockReading) -> str:
-    """Return by how much a clock is ahead, which is an hour as exactly as the clocks were read."""
+    """Assert that the clocks are an hour apart within their errors. Return the shown offset."""
     apart = fast.offset - (slow.offset if slow else 0.0)
     error = fast.offset_error + (slow.offset_error if slow else 0.0)
     assert apart == pytest.approx(3600, abs=error + 0.1)
@@ -280,7 +280,7 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
                 began.append(now)
                 return now + (now - began[0]) * 10_000
 
-            # A pause in a reading makes the rate very uncertain, but not this one.
+            # A pause makes the measured rate inexact, but a rate of 10,000 is still too fast.
             return (
                 await examine([await ward.clock(fast)], watch=0.5),
                 ERROR,
@@ -596,7 +596,7 @@ async def test_a_clock_that_is_too_slow_is_a_warning(start_server: StartServer) 
 
         def slow(now: float) -> float:
             began.append(now)
-            # It stands still, because a pause during a reading makes the rate very uncertain.
+            # The clock stands still, because a pause makes a rate near 1 very uncertain.
             return began[0]
 
         url = await Ward(start_server, stack).clock(slow)
@@ -616,7 +616,7 @@ async def test_a_server_that_reads_its_data_is_not_ready(start_server: StartServ
     try:
         (finding,) = await eventually(told)
     finally:
-        # It need not read the rest so slowly.
+        # The server reads the rest without delay.
         with contextlib.suppress(OSError):
             server.command("CONFIG", "SET", "key-load-delay", "0")
         await starting

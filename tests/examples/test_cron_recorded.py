@@ -31,7 +31,7 @@ SLOTS = 40
 
 @pytest.fixture
 def first() -> datetime:
-    """The last of them is due at this moment, and the next one a minute later."""
+    """Return the first slot. The last of all slots is due now, and the next slot in a minute."""
     return datetime.now(UTC) - SLOTS * cron_recorded.PERIOD
 
 

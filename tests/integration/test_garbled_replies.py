@@ -84,7 +84,7 @@ async def a_liar_and_two(
         trust(server)
     async with Liar(servers[0].url, lambda name, _reply: lies(name)) as liar:
         yield Three(servers, liar)
-    await eventually(lambda: not any(left_on(server) for server in servers[1:]), within=5.0)
+    await eventually(lambda: not any(left_on(server) for server in servers[1:]), within=9.0)
 
 
 def left_on(server: LocalServer) -> set[str]:

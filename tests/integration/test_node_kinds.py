@@ -637,10 +637,10 @@ async def test_locks_go_on_after_a_sentinels_failover(
                 sentinel_set.primary.command("CLIENT", "KILL", "TYPE", "pubsub")
             else:
                 await asyncio.to_thread(sentinel_set.failover)
-            lease = await asyncio.wait_for(redlock.lock("order").acquire(), 15)
-            await eventually(lambda: redlock.nodes[0].run_id not in ("", before), 15)
+            lease = await asyncio.wait_for(redlock.lock("order").acquire(), 30)
+            await eventually(lambda: redlock.nodes[0].run_id not in ("", before), 30)
             await lease.release()
-            await eventually(lambda: redlock.nodes[0].state == "up", 15)
+            await eventually(lambda: redlock.nodes[0].state == "up", 30)
             assert redlock.nodes[0].run_id == sentinel_set.replica.info()["run_id"]
             await serves(redlock, sentinel_set.replica)
         # The client itself must still work, whenever the Sentinel sees the new primary answer.
@@ -669,7 +669,7 @@ async def test_a_sentinel_that_is_late_to_notice_a_failover_is_waited_for(
             waiting = group.create_task(redlock.lock("order").acquire())
             await eventually(lambda: redlock.stats().attempts > 0)
             sentinel.named = sentinel_set.primary.port
-            await (await asyncio.wait_for(waiting, 15)).release()
+            await (await asyncio.wait_for(waiting, 30)).release()
     finally:
         await client.aclose()
         for one in sentinel.sentinels:
@@ -686,12 +686,12 @@ async def test_a_waiter_is_served_after_a_sentinels_failover(sentinel_set: Senti
             Redlock(clients[1:], **SHORT_GUARD) as other,
             asyncio.TaskGroup() as group,
         ):
-            lease = await asyncio.wait_for(holder.lock("order").acquire(), 15)
+            lease = await asyncio.wait_for(holder.lock("order").acquire(), 30)
             waiting = group.create_task(other.lock("order").acquire())
             await eventually(lambda: other.stats().standing == 1)
             await asyncio.to_thread(sentinel_set.failover)
             await lease.release()
-            await (await asyncio.wait_for(waiting, 15)).release()
+            await (await asyncio.wait_for(waiting, 30)).release()
             await serves(other, sentinel_set.replica)
     finally:
         for one in (*clients, *sentinel.sentinels):

@@ -134,7 +134,7 @@ def test_a_strange_member_before_a_waiter_makes_no_poll_unreadable(
     node.command("ZADD", "aioredlock_ng:queue:a", "0", f"somebody:{'9' * 30}")
     command = Command(STAND, (b"a",), (f"1:{ONE}".encode(), 12000, 30000))
     with redis.Redis.from_url(node.url) as client:
-        raw = client.eval(STAND.source.decode(), 1, "a", f"1:{ONE}", "12000", "2000")
+        raw = client.eval(STAND.source.decode(), 1, "a", f"1:{ONE}", "12000", "30000")
     assert isinstance(command.read(raw), Standing)
 
 

@@ -99,7 +99,7 @@ async def is_refused_then_granted(
         assert told[named] == "quarantined"
         return re.search(rf"{re.escape(named)}: quarantined \({told_why}\)", str(caught.value))
 
-    # A node tells no seconds before its new marker has arrived.
+    # The reason contains no seconds before the new marker has arrived.
     await eventually(refusal)
     lease = await asyncio.wait_for(redlock.lock("order").acquire(), GUARD + BUSY)
     # The node's clock, which it was measured by, counts milliseconds.
@@ -205,8 +205,13 @@ async def test_a_promoted_replica_grants_nothing_for_the_guard_time(
             async with redlock.lock("order"):
                 vouched = marker(sentinel_set.primary)
                 await eventually(lambda: marker(sentinel_set.replica) == vouched)
-            since = time.monotonic()
-            await asyncio.to_thread(sentinel_set.failover)
+            failover = asyncio.create_task(asyncio.to_thread(sentinel_set.failover))
+            # The guard time cannot begin before the promotion, which itself takes seconds.
+            since = asked = time.monotonic()
+            while (await asyncio.to_thread(sentinel_set.replica.info))["role"] != "master":
+                since, asked = asked, time.monotonic()
+                await asyncio.sleep(0.02)
+            await failover
             await eventually(
                 lambda: redlock.nodes[1].run_id == sentinel_set.replica.info()["run_id"], 15
             )
