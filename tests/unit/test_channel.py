@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -14,6 +14,9 @@ from aioredlock_ng._nodes.channel.tracking import CACHING
 from aioredlock_ng._scripts import Command, Request
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from tests.simulation.resp import message, subscribed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PATIENCE = 0.2
 QUESTION = b"*1\r\n$4\r\nTIME\r\n"
@@ -55,7 +58,9 @@ class Transport:
 class Line:
     """A channel with its transport, and the reports to its node."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(
+        self, outbox: Outbox, on_close: Callable[[str], None] = lambda reason: None
+    ) -> None:
         self.transport = Transport()
         self.silences: list[bool] = []
         self.messages: list[bytes] = []
@@ -68,7 +73,7 @@ class Line:
             PATIENCE,
             on_push=lambda keys: None,
             on_message=self.messages.append,
-            on_close=lambda reason, releases: self.closed.append(reason),
+            on_close=lambda reason, releases: (self.closed.append(reason), on_close(reason)),
             on_silent=self.silences.append,
             on_garbled=self.garbled.append,
             on_release_refused=lambda command, words: self.refused.append(command),
@@ -169,6 +174,30 @@ async def test_a_surplus_answer_closes_its_own_connection_and_disturbs_no_other_
     assert well.take_written() == [QUESTION]
     well.receive(b"+answer\r\n")
     assert (other.replies, well.closed) == ([b"answer"], [])
+
+
+async def test_a_request_made_while_a_connection_breaks_overtakes_no_request_of_another_one() -> (
+    None
+):
+    loop = asyncio.get_running_loop()
+    outbox = Outbox(loop, Clock())
+    first, later = Asker(), Asker(command=Request.of("ECHO", b"later"))
+
+    def ask_all(_reason: str) -> None:
+        outbox.ask_all(later)
+        outbox.hurry()
+
+    broken, well = Line(outbox, on_close=ask_all), Line(outbox)
+    broken.channel.ask(Asker())
+    await asyncio.sleep(0)
+    broken.channel.ask(Asker())
+    well.channel.ask(first)
+    broken.receive(b"+one\r\n+two\r\n")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert b"".join(well.take_written()).startswith(QUESTION)
+    well.receive(b"+first\r\n+later\r\n")
+    assert (first.replies, later.replies) == ([b"first"], [b"later"])
 
 
 async def test_drain_does_not_wait_for_a_connection_that_is_closed() -> None:

@@ -133,9 +133,13 @@ class Outbox:
             self._write()
         single, self._single = self._single, []
         if single:
+            # A channel may close in `flush`, and a listener may then ask all nodes. These commands
+            # must not overtake the commands that still wait in the other channels.
+            self._hurried = True
             now = self.clock()
             for channel in single:
                 channel.flush(now)
+            self._hurried = False
 
     def _write(self) -> None:
         now = self.clock()

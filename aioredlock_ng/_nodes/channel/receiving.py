@@ -35,8 +35,11 @@ _RECEIVE_BUFFER = 65_536
 _MORE = object()
 """Returned by the parser when the rest of a reply is still to come."""
 
-_READONLY = re.compile(r"(ERR Error running script .*|@user_script: ?\d+: )?-?READONLY ")
-"""A replica's refusal to write, either plain or with the words that Redis 6.2 adds in scripts."""
+_READONLY = re.compile(
+    r"(ERR Error running script .*|@user_script: ?\d+: )?-?READONLY |MASTERDOWN "
+)
+"""A replica's refusal to write, either plain or with the words that Redis 6.2 adds in scripts, or
+the refusal of a replica that has lost its primary."""
 
 _Push = hiredis.PushNotification
 
