@@ -5,6 +5,8 @@ The tables list the error messages of every supported version of Redis and Valke
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from aioredlock_ng._core.refusals import CHANNELS, KEYS, cure_of, harmless, missing_right
 from aioredlock_ng._core.samples import TimeSample, clock_reading, round_trips
 from aioredlock_ng._core.server_info import facts_of, info_fields, server_name, version_of
+from aioredlock_ng._doctor.timing import look_at_clock
 
 SHA = "620cd258c2c9c88c9d10db67812ccf663d96bdc6"
 
@@ -196,11 +199,16 @@ durations = st.floats(0.0, 0.5)
     rate=st.floats(0.5, 2.0),
     between=st.floats(1.0, 60.0),
     ways=st.tuples(durations, durations, durations, durations),
+    pause=st.floats(0.0, 1.0),
 )
 def test_a_reading_is_never_off_by_more_than_it_says(
-    offset: float, rate: float, between: float, ways: tuple[float, float, float, float]
+    offset: float,
+    rate: float,
+    between: float,
+    ways: tuple[float, float, float, float],
+    pause: float,
 ) -> None:
-    """However the round trip is shared out between the way there and the way back."""
+    """However the round trip is divided between the two ways and a pause after the wall clock."""
     wall_at_0 = 1e9
 
     def node_clock(at: float) -> float:
@@ -208,7 +216,8 @@ def test_a_reading_is_never_off_by_more_than_it_says(
 
     def sample(sent: float, there: float, back: float) -> TimeSample:
         received = sent + there + back
-        return TimeSample(sent, received, node_clock(sent + there), wall_at_0 + received)
+        wall = wall_at_0 + received - pause * back
+        return TimeSample(sent, received, node_clock(sent + there), wall)
 
     first, last = sample(50.0, *ways[:2]), sample(between + 51.0, *ways[2:])
     told = clock_reading(first, last)
@@ -222,3 +231,35 @@ def test_a_reading_is_never_off_by_more_than_it_says(
     # The instants of reading are known up to the errors of both samples, and the clock advances at
     # its own rate in them.
     assert abs(told.rate - rate) <= told.rate_error * rate + 1e-6
+
+
+class PausedOnce:
+    """A clock, a wall clock and a node that agree, until this process is paused once.
+
+    Args:
+        at: The number of the call after which the process is paused for 0.2 s.
+    """
+
+    def __init__(self, at: int) -> None:
+        self.now, self._calls, self._at = 0.0, 0, at
+
+    def read(self) -> float:
+        now = self.now
+        self._calls += 1
+        self.now += 0.2 if self._calls == self._at else 0.0
+        return now
+
+    async def ask(self, _word: str) -> list[bytes]:
+        self.now += 0.001
+        told = self.read()
+        self.now += 0.001
+        return [b"%d" % told, b"%d" % round(told % 1 * 1e6)]
+
+
+@pytest.mark.parametrize("at", range(1, 10))
+async def test_a_pause_of_the_doctor_neither_falsifies_nor_spoils_a_reading(at: int) -> None:
+    paused = PausedOnce(at)
+    sample = await look_at_clock(cast("Any", paused), paused.read, paused.read)
+    assert isinstance(sample, TimeSample)
+    assert sample.error < 0.01
+    assert abs(sample.told + sample.error - sample.wall) <= sample.error + 1e-5
