@@ -184,7 +184,8 @@ class Parts:
 
     async def ask_node(self, index: int, request: Request, within: float) -> Reply:
         """Send a request to node `index` only; None if no answer came in `within` seconds."""
-        return await answer_of(self.context.fleet.nodes[index], index, request, within)
+        context = self.context
+        return await answer_of(context.fleet.nodes[index], index, request, within, context.clock())
 
     def onlooker(self, key: bytes, changed: Callable[[], object]) -> AbstractContextManager[None]:
         return self.reports.onlooker(key, changed)

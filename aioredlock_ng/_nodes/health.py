@@ -51,14 +51,15 @@ class Health:
         for lack in greeting.lacks:
             self.warn(lack)
 
-    def down(self, reason: str, *, refused: bool, reported: bool) -> None:
+    def down(self, reason: str, *, refused: bool, final: bool = False, reported: bool) -> None:
         """Record that there is no connection, and the reason.
 
-        `refused` is True if a retry does not help until somebody changes settings. If `reported` is
-        True, emit an event, but only one until the node is up again.
+        `refused` is True if the server answers but must not vote, and `final` if a retry does not
+        help until somebody changes settings. If `reported` is True, emit an event, but only one
+        until the node is up again.
         """
         self.state = "refused" if refused else "down"
-        self.unsent = Unsent(reason, permanent=refused)
+        self.unsent = Unsent(reason, permanent=final)
         if reported and not self._is_reported_down:
             self._is_reported_down = True
             self.emit(NodeDown(self._address, reason))

@@ -283,7 +283,10 @@ class RedisNode:
 
     def _down(self, reason: str, *, refused: bool = False) -> None:
         self._listener.identify(self._index, "")
-        self._health.down(reason, refused=refused, reported=self._task is not None)
+        # Late in a failover, DNS may still name the old primary. So a retry may help a node that
+        # has been up before.
+        final = refused and (bool(self._refused) or not self._health.connections)
+        self._health.down(reason, refused=refused, final=final, reported=self._task is not None)
 
     def _silence_changed(self, silent: bool) -> None:
         if self._channel is None:

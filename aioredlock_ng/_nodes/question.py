@@ -31,9 +31,14 @@ class Question:
             self.reply.set_result(reply)
 
 
-async def answer_of(node: Node, index: int, request: Request, within: float) -> Reply:
-    """Send a request to a node, and return its answer; None if none came in `within` seconds."""
-    question = Question(request, asyncio.get_running_loop().time())
+async def answer_of(
+    node: Node, index: int, request: Request, within: float, started: float
+) -> Reply:
+    """Send a request to a node, and return its answer; None if none came in `within` seconds.
+
+    `started` is the present time of the engine's clock.
+    """
+    question = Question(request, started)
     node.ask(question, index)
     try:
         async with asyncio.timeout(within):

@@ -331,6 +331,38 @@ async def test_a_full_server_is_used_again_once_there_is_room(start_server: Star
         await (await asyncio.wait_for(waiting, 20)).release()
 
 
+@pytest.mark.parametrize("fault", ["demoted", "user deleted"])
+async def test_a_waiter_outlives_a_fault_that_the_server_gets_over(
+    start_server: StartServer, fault: str
+) -> None:
+    server, primary = start_server(), start_server()
+    trust(server)
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all")
+    url = server.url.replace("//", "//locks:word@")
+    async with Redlock([url], node_timeout=5.0) as redlock, asyncio.TaskGroup() as group:
+        server.command("SET", "order", "somebody", "PX", "600000")
+        waiting = group.create_task(redlock.lock("order").acquire())
+        await eventually(lambda: redlock.stats().standing == 1)
+        if fault == "demoted":
+            server.command("REPLICAOF", "127.0.0.1", str(primary.port))
+            server.command("CLIENT", "KILL", "USER", "locks")
+        else:
+            server.command("ACL", "DELUSER", "locks")
+        await eventually(lambda: state_of(redlock, 0) == "refused")
+        with pytest.raises(QuorumUnreachable):
+            await redlock.lock("other").try_acquire()
+        assert not waiting.done()
+        if fault == "demoted":
+            server.command("REPLICAOF", "NO", "ONE")
+        else:
+            server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all")
+        await eventually(lambda: state_of(redlock, 0) in ("up", "quarantined"))
+        server.command("DEL", "order")
+        async with asyncio.timeout(120):
+            lease = await waiting
+        await lease.release()
+
+
 async def test_a_demoted_node_is_left_out_and_the_lease_lives_on(
     three_nodes: NodeSet, start_server: StartServer
 ) -> None:
