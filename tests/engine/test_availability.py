@@ -289,6 +289,60 @@ async def test_fail_fast_ends_a_wait_during_which_the_majority_is_lost(rig: Rig)
     assert now() - since < 1
 
 
+@pytest.mark.parametrize("how", ["stop", "refuse"])
+async def test_all_tasks_of_a_line_fail_together_if_the_majority_is_lost(
+    rig: Rig, how: str
+) -> None:
+    process = await rig.process()
+    rig.occupy(b"a")
+    lock = process.lock("a", blocking_timeout=50, fail_fast=True)
+    waiting = [asyncio.create_task(lock.acquire()) for _ in range(40)]
+    await asyncio.sleep(1)
+    since = now()
+    if how == "stop":
+        rig.stop(0, 1)
+    else:
+        for node in process.nodes:
+            node.refuse("the password is wrong")
+    errors = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(error) for error in errors} == {QuorumUnreachable}
+    assert now() - since < 1
+
+
+async def test_a_task_that_follows_another_amid_its_back_off_learns_who_holds_the_lock(
+    rig: Rig,
+) -> None:
+    process = await rig.process()
+    rig.occupy(b"a")
+    first = asyncio.create_task(process.lock("a").acquire())
+    second = asyncio.create_task(process.lock("a", blocking_timeout=9).acquire())
+    await asyncio.sleep(0.5)
+    for node in process.nodes:
+        node.disconnect()
+    await asyncio.sleep(5)
+    for node in process.nodes:
+        node.connect()
+    first.cancel()
+    with pytest.raises(AcquireTimeout):
+        await second
+
+
+async def test_a_free_lock_is_acquired_at_once_though_a_node_came_back_during_the_attempt(
+    rig: Rig,
+) -> None:
+    process = await rig.process(recovery_guard=None)
+    await asyncio.sleep(1)
+    rig.ways[2] = 0.04
+    rig.occupy(b"a", on=[2])
+    process.nodes[0].disconnect()
+    await asyncio.sleep(0.5)
+    waiting = asyncio.create_task(process.lock("a").acquire())
+    await asyncio.sleep(0.04)
+    process.nodes[0].connect()
+    async with asyncio.timeout(1):
+        await (await waiting).release()
+
+
 async def test_fail_fast_waits_for_a_holder_and_through_one_silent_moment(rig: Rig) -> None:
     process = await rig.process()
     rig.occupy(b"a")

@@ -245,10 +245,15 @@ class Lines(PassingOn):
                     # Without this stop, the end of the back-off would start a second attempt.
                     place.stop()
                 contender.attempt()
-            elif asking or not place.waiting:
+            elif asking:
                 # Nodes that granted the previous attempt removed the line from their queues. A
                 # refresh puts the line into these queues again.
                 place.refresh()
+            elif not place.waiting:
+                # The previous attempt reached no quorum. If the next task only entered the queues,
+                # it would not notice for a `node_timeout`, and a thousand tasks would fail one by
+                # one.
+                place.wake("fallback")
             return
         self._leave_place(line)
         self._forget_idle(line)

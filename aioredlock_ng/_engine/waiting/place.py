@@ -230,7 +230,7 @@ class Place(Entry):
         now = self._context.clock()
         at, free, following = self._outlook.forecast(now)
         if at <= now:
-            self._wake("notified")
+            self.wake("notified")
             return
         if free > self._free:
             # The key is free on more nodes than before, but not on a quorum. On other nodes the key
@@ -244,7 +244,7 @@ class Place(Entry):
     def _due(self) -> None:
         if not self.waiting:
             # The back-off is over.
-            self._wake("fallback")
+            self.wake("fallback")
             return
         now = self._context.clock()
         at, _, _ = self._outlook.forecast(now)
@@ -254,11 +254,11 @@ class Place(Entry):
             self._outlook.forget_expiries()
             self.refresh()
         elif at <= now:
-            self._wake("expiry")
+            self.wake("expiry")
         elif self._refresh_at <= now and not self._outlook.answered:
             # No quorum answered the refresh. If the attempt that begins now reaches no quorum
             # either, the line leaves the queues, so that it blocks no other line.
-            self._wake("fallback")
+            self.wake("fallback")
         elif self._refresh_soon_at <= now:
             self.refresh()
         elif self._refresh_at <= now:
@@ -271,7 +271,8 @@ class Place(Entry):
         else:
             self._plan()
 
-    def _wake(self, cause: WakeCause) -> None:
+    def wake(self, cause: WakeCause) -> None:
+        """Let the contender of the line ask the nodes now."""
         self.stop()
         self._ask(self.claim, cause, self._outlook.slot(self._context.clock()))
 

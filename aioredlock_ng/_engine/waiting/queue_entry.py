@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.keys import slot_in
 from aioredlock_ng._core.queue_formats import claim_of
-from aioredlock_ng._core.votes import is_granted, is_held
+from aioredlock_ng._core.votes import Dropped, Unsent, is_granted, is_held
 from aioredlock_ng._core.waking import Outlook
 from aioredlock_ng._engine.attempt.errand import Errand
 from aioredlock_ng._scripts import node_requests
@@ -152,8 +152,11 @@ class Entry:
         tickets.see(max((reply.ticket for reply in replies if is_held(reply)), default=0))
         if not self._ticket:
             self._ticket = tickets.choose()
-        for node, reply in zip(self._outlook.nodes, replies, strict=bool(replies)):
-            node.refused(votes=reply is None or is_held(reply) or is_granted(reply))
+        nodes = zip(self._outlook.nodes, self._context.fleet.nodes, replies, strict=False)
+        for node, server, reply in nodes:
+            # A node may have been connected during the attempt, after its own part had failed.
+            back = isinstance(reply, (Unsent, Dropped)) and server.ready
+            node.refused(votes=reply is None or is_held(reply) or is_granted(reply) or back)
 
     def _offered(self, index: int, highest: int) -> None:
         """Record an offer of node `index`. The highest ticket in the node's queue is `highest`."""
