@@ -38,6 +38,9 @@ DIFFERENT = {
     "test_the_last_task_cancelled_as_a_grant_is_passed_on_leaves_no_key",
     "test_a_lease_that_a_sink_ends_when_another_is_lost_is_not_renewed",
     "test_after_a_refusal_of_labels_no_release_names_the_label_of_an_ended_reader",
+    "test_a_renewal_that_fails_for_one_lease_is_not_reported_for_the_others",
+    "test_a_renewal_under_way_is_not_reported_as_failed_after_the_end_of_its_lease",
+    "test_a_lease_that_a_sink_abandons_as_its_renewal_is_sent_is_neither_read_nor_labelled",
     # With a thread, another loop may use the manager.
     "test_use_from_another_loop_is_refused_and_says_loop",
     # With a thread, the effects and the events of a call come one step of the loop later.
