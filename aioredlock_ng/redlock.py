@@ -217,6 +217,9 @@ class Redlock(Kinds):
     async def aclose(self) -> None:
         """Release the held leases, end the waiting acquisitions and disconnect. Idempotent.
 
+        With `thread=True`, a body on another loop may work on for some time. Its lease is lost, and
+        its keys expire.
+
         Raises:
             RedlockClosed: The call comes from another loop or a forked process. Nothing was closed
                 or released.

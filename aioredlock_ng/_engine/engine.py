@@ -13,6 +13,7 @@ from aioredlock_ng._core.votes import AcquireError, acquire_vote
 from aioredlock_ng._engine.attempt.acquisition import Acquisition
 from aioredlock_ng._engine.attempt.round import Round
 from aioredlock_ng._engine.caller import calling_task_name
+from aioredlock_ng._engine.keeping.endings import works_on
 from aioredlock_ng._engine.keeping.extender import CLOSED
 from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._engine.parts import Parts
@@ -240,8 +241,7 @@ class Engine(Parts):
     async def aclose(self) -> None:
         """End all leases and acquisitions, and disconnect.
 
-        Leases are released. The keys of a lease are left to expire instead if a thread works under
-        the lease, or if the lease has `expires_at_close`.
+        Leases are released. The keys of a lease are left to expire instead if its body may work on.
 
         Safety: the releases are queued before the first await. A cancellation is raised only after
         the connections are closed, which takes at most `close_timeout`.
@@ -253,11 +253,11 @@ class Engine(Parts):
         for contender in [*self.lines.contenders(), *self._past_the_lines]:
             contender.give_up(RedlockClosed("the Redlock was closed while this acquisition waited"))
         for lease in list(self.extender.leases):
+            # A body that cannot be ended immediately may work on. A release would let the next
+            # holder work at the same time, so the lease is left to expire.
             if lease.still_used is not None and lease.still_used(lambda: None):
-                # A thread still works under the lease. A release would let the next holder work at
-                # the same time, so the lease is left to expire.
                 self.extender.abandon(lease)
-            elif lease.task is not None and lease.expires_at_close:
+            elif works_on(lease, self.closer):
                 self.extender.forsake(lease, CLOSED)
             elif lease.has_body():
                 self.extender.lose(lease, CLOSED)

@@ -57,6 +57,7 @@ class Parts:
         lines: The waiting lines of the manager's tasks.
         extender: Renews the manager's leases, and ends them.
         reports: The receiver of the messages that nodes send without a request.
+        closer: The `home` of the task that closes the manager; see `LeaseRecord.home`.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Parts:
     ) -> None:
         self._loop = loop = asyncio.get_running_loop()
         self._closed = self._forked = False
+        self.closer: object = None
         self._past_the_lines: set[Acquisition] = set()
         # Two votes for each node: one for a grant, one for a missing answer. If new votes were made
         # for each `LockAcquired`, this would take longer than all other work for the event.

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from aioredlock_ng._engine.keeping.extender import UNKEPT
 from aioredlock_ng._threaded.engine_thread import UNDONE_WITHIN, EngineThread
 from aioredlock_ng._threaded.latch import Latch
+from aioredlock_ng._threaded.mailbox import home
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioredlock_ng._engine.engine import Engine
+    from aioredlock_ng._threaded.mailbox import Mailbox
 
 __all__ = ["Manager", "Opened"]
 
@@ -62,6 +64,8 @@ class Opened(Generic[M]):
         self._process = os.getpid()
         self._engine: Engine | None = None
         self._closing = False
+        # The home of the first task that calls `aclose`.
+        self._closer: Mailbox | None = None
         self._closed: Latch[None] = Latch()
         self._opening, self.outcome = self.thread.start(self._open)
 
@@ -104,6 +108,7 @@ class Opened(Generic[M]):
 
         Safety: the manager is closed completely before a cancellation is raised.
         """
+        self._closer = self._closer or home()
         self.begin_close()
         # A task on this thread, for example in a sink, cannot wait for the end of its own thread.
         await (self._closed if self.thread.here else self.thread.ended).outlast()
@@ -130,6 +135,8 @@ class Opened(Generic[M]):
             if not self.outcome.done():
                 self._opening.abandon()
                 await self.outcome.outlast()
+            if self._engine is not None:
+                self._engine.closer = self._closer
             await self.redlock.aclose()
         except Exception as error:
             self._closed.set_exception(error)

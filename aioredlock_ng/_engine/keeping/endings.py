@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 
-__all__ = ["Endings"]
+__all__ = ["Endings", "works_on"]
 
 
 class Endings:
@@ -59,3 +59,10 @@ class Endings:
         lease.lost_at = min(now, lease.deadline)
         lease.end(Phase.LOST, reason)
         return now
+
+
+def works_on(lease: LeaseRecord, closer: object) -> bool:
+    """Return True if the body of a lease may go on after `closer`, a `home`, closed the manager."""
+    if lease.task is None:
+        return lease.thread_inside
+    return lease.thread_inside or lease.expires_at_close or lease.home is not closer
