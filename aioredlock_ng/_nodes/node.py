@@ -283,8 +283,7 @@ class RedisNode:
 
     def _down(self, reason: str, *, refused: bool = False) -> None:
         self._listener.identify(self._index, "")
-        # Late in a failover, DNS may still name the old primary. So a retry may help a node that
-        # has been up before.
+        # Late in a failover, DNS may still name the old primary. So a retry may help.
         final = refused and (bool(self._refused) or not self._health.connections)
         self._health.down(reason, refused=refused, final=final, reported=self._task is not None)
 
