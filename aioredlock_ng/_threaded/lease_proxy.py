@@ -90,14 +90,21 @@ class ThreadedLease(Lease):
             super().check()
         except LockLost:
             if not self._thread.here:
-                # The error reports the loss to the body, so the body must not be cancelled as well.
-                if self._body is not None and self._body is _current_task():
-                    self._on_lost = None
+                self._told_body()
                 self._declare_lost()
             raise
 
+    def _told_body(self) -> None:
+        """Do not cancel the body for a loss if the body makes this call, which raises the error."""
+        if self._body is not None and self._body is _current_task():
+            self._on_lost = None
+
     async def verify(self) -> None:
-        self._raise_if_over()
+        try:
+            self._raise_if_over()
+        except LockLost:
+            self._told_body()
+            raise
         await self._ask(super().verify)
 
     async def extend(self, ttl: float | None = None) -> None:

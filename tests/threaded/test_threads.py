@@ -26,6 +26,7 @@ from aioredlock_ng import (
     Redlock,
     RedlockClosed,
 )
+from aioredlock_ng._threaded.lease_proxy import ThreadedLease
 from aioredlock_ng.events import LeaseLost, LockAcquired, TermOutlived
 from aioredlock_ng.testing import MemoryNodes, lose, lose_at
 from tests.support.eventually import eventually
@@ -165,6 +166,30 @@ async def test_a_body_that_finds_its_loss_by_check_is_not_cancelled_as_well(
             await redlock.inspect("a")
             with pytest.raises(LockLost):
                 await lease.extend()
+            went_on = True
+
+    async with Redlock(nodes, thread=True) as redlock:
+        with pytest.raises(LockLost):
+            await body(redlock)
+    assert went_on
+
+
+async def test_a_body_that_finds_its_loss_by_verify_is_not_cancelled_as_well(
+    nodes: MemoryNodes,
+) -> None:
+    went_on = False
+
+    async def body(redlock: Redlock) -> None:
+        nonlocal went_on
+        async with redlock.lock("a") as lease:
+            assert isinstance(lease, ThreadedLease)
+            lease._thread.post(lease._engine.extender.lose, lease._record, "by a test")
+            # The loop of the body stands still until the engine has declared the loss.
+            while not lease.lost:
+                time.sleep(0.001)
+            with pytest.raises(LockLost):
+                await lease.verify()
+            await redlock.inspect("a")
             went_on = True
 
     async with Redlock(nodes, thread=True) as redlock:
