@@ -153,7 +153,10 @@ def _left_a_thread(error: BaseException) -> bool:
 
 
 def _all_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and its causes. A cancellation can be the cause of a `TimeoutError`."""
+    """Yield the error, its causes and the errors of its groups.
+
+    A cancellation can be the cause of a `TimeoutError`.
+    """
     seen: set[int] = set()
     found: list[BaseException | None] = [error]
     while found:
@@ -161,6 +164,8 @@ def _all_of(error: BaseException) -> Iterator[BaseException]:
             seen.add(id(one))
             yield one
             found += [one.__cause__, one.__context__]
+            if isinstance(one, BaseExceptionGroup):
+                found += one.exceptions
 
 
 def _waited(traceback: TracebackType | None) -> bool:

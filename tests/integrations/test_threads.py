@@ -5,6 +5,7 @@ import functools
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import anyio.to_thread
@@ -16,7 +17,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from aioredlock_ng import Lease, LockLost, LockReleased, Redlock
 from aioredlock_ng.events import Event, LeaseAbandoned, LeaseReleased, LeasesRenewed
-from aioredlock_ng.integrations._threads import Work, watched
+from aioredlock_ng.integrations._threads import Work, outlasting, watched
 from aioredlock_ng.integrations.aiohttp import locked, redlock_ctx
 from aioredlock_ng.integrations.fastapi import lock_for, redlock_lifespan
 from tests.integrations.limits import AnyioLimit, AsyncioLimit, Hasty
@@ -323,6 +324,31 @@ async def test_an_aiohttp_handler_that_is_cancelled_amid_a_thread_leaves_its_loc
         assert held(nodes) == {"job:a"}
         assert await elsewhere.lock("job:a").try_acquire() is None
         assert not job.ended.is_set()
+
+
+async def test_a_time_limit_in_a_child_task_leaves_a_lock_with_a_running_thread_to_expire(
+    job: Job,
+) -> None:
+    abandoned, limits = list[bool](), list[asyncio.Timeout]()
+    lease: Any = SimpleNamespace(abandon=lambda: abandoned.append(True))
+
+    async def child() -> None:
+        async with asyncio.timeout(None) as limit:
+            limits.append(limit)
+            await asyncio.to_thread(job.work)
+
+    async def work() -> None:
+        with outlasting(lease):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(child())
+
+    working = asyncio.create_task(work())
+    await eventually(job.began.is_set, within=PATIENCE)
+    limits[0].reschedule(asyncio.get_running_loop().time())
+    with pytest.raises(ExceptionGroup):
+        await working
+    assert abandoned == [True]
+    assert not job.ended.is_set()
 
 
 @both_scopes
