@@ -309,6 +309,24 @@ async def test_all_tasks_of_a_line_fail_together_if_the_majority_is_lost(
     assert now() - since < 1
 
 
+async def test_tasks_that_follow_one_another_amid_a_back_off_send_no_more_attempts(
+    rig: Rig,
+) -> None:
+    process = await rig.process()
+    rig.occupy(b"a")
+    waiting = [
+        asyncio.create_task(process.lock("a", blocking_timeout=5 + 0.003 * number).acquire())
+        for number in range(300)
+    ]
+    await asyncio.sleep(1)
+    rig.stop(0, 1)
+    await asyncio.sleep(3.5)
+    before = process.redlock.stats().attempts
+    errors = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(error) for error in errors} == {QuorumUnreachable}
+    assert process.redlock.stats().attempts - before < 10
+
+
 async def test_a_task_that_follows_another_amid_its_back_off_learns_who_holds_the_lock(
     rig: Rig,
 ) -> None:

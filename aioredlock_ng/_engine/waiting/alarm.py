@@ -34,6 +34,10 @@ class Alarm:
         self._timer: asyncio.TimerHandle | None = None
         self._at = inf
 
+    @property
+    def is_set(self) -> bool:
+        return self._timer is not None
+
     def set(self, delay: float, due: Callable[[], None]) -> None:
         """Call `due` after `delay` seconds, or at an instant described above.
 

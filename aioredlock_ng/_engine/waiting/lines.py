@@ -249,10 +249,10 @@ class Lines(PassingOn):
                 # Nodes that granted the previous attempt removed the line from their queues. A
                 # refresh puts the line into these queues again.
                 place.refresh()
-            elif not place.waiting:
-                # The previous attempt reached no quorum. If the next task only entered the queues,
-                # it would not notice for a `node_timeout`, and a thousand tasks would fail one by
-                # one.
+            elif not place.waiting and (contender.spec.fail_fast or not place.alarm.is_set):
+                # No attempt of the line is under way or scheduled, or the next task must not wait
+                # for it. If this task only entered the queues, it would not notice the missing
+                # quorum for a `node_timeout`, and a thousand tasks would fail one by one.
                 place.wake("fallback")
             return
         self._leave_place(line)

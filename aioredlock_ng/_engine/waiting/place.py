@@ -60,11 +60,11 @@ class Place(Entry):
             that a quorum may grant; 0 for none.
 
     Attributes:
+        alarm: The timer of the next event, or of the end of a back-off.
         waiting: True while the place decides when the next attempt begins. False during an attempt.
     """
 
     __slots__ = (
-        "_alarm",
         "_ask",
         "_failures",
         "_free",
@@ -72,6 +72,7 @@ class Place(Entry):
         "_refresh_at",
         "_refresh_soon_at",
         "_refreshing",
+        "alarm",
         "waiting",
     )
 
@@ -88,7 +89,7 @@ class Place(Entry):
         super().__init__(context, keys, member, any_key=any_key, reader=reader)
         self._ask = ask
         self._failures = self._generation = self._free = 0
-        self._alarm = Alarm(context.loop)
+        self.alarm = Alarm(context.loop)
         self._refresh_at = self._refresh_soon_at = inf
         self.waiting = self._refreshing = False
 
@@ -130,7 +131,7 @@ class Place(Entry):
         self.leave()
         self._failures += 1
         delay = unreachable_delay(self._failures, self._context.draw())
-        self._alarm.set(delay, self._due)
+        self.alarm.set(delay, self._due)
 
     def leave(self) -> None:
         self.stop()
@@ -138,7 +139,7 @@ class Place(Entry):
 
     def stop(self) -> None:
         self.waiting = False
-        self._alarm.stop()
+        self.alarm.stop()
 
     def served(self, attempt: Round) -> None:
         self.stop()
@@ -237,9 +238,7 @@ class Place(Entry):
             # may have expired without a report, so a refresh asks them.
             self._refresh_soon()
         self._free = free
-        self._alarm.set(
-            min(at, self._refresh_at, self._refresh_soon_at, following) - now, self._due
-        )
+        self.alarm.set(min(at, self._refresh_at, self._refresh_soon_at, following) - now, self._due)
 
     def _due(self) -> None:
         if not self.waiting:
@@ -263,8 +262,7 @@ class Place(Entry):
             self.refresh()
         elif self._refresh_at <= now:
             if now - self._refused_at >= REFRESH_EVERY / 2:
-                # Without this condition, `count_all` could turn each of the frequent refreshes into
-                # an attempt.
+                # Otherwise `count_all` could turn each frequent refresh into an attempt.
                 self._outlook.count_all()
             self._context.counters.wakeups_fallback += not self._outlook.notified
             self.refresh(everywhere=not self._outlook.is_far)
