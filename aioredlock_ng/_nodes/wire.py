@@ -15,7 +15,7 @@ class ConnectFailed(Exception):
     """There is no connection. The text gives the reason.
 
     Attributes:
-        permanent: True if a retry does not help until somebody changes settings.
+        permanent: True if the server answers but must not vote, or if it can never be connected.
     """
 
     def __init__(self, reason: str, *, permanent: bool = False) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from aioredlock_ng._engine.keeping.extender import UNKEPT
 from aioredlock_ng._threaded.engine_thread import UNDONE_WITHIN, EngineThread
 from aioredlock_ng._threaded.latch import Latch
-from aioredlock_ng._threaded.mailbox import home
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +50,7 @@ class Opened(Generic[M]):
     Attributes:
         thread: The thread of the manager's event loop.
         outcome: A latch that is set when the opening has succeeded or failed.
+        closer: The home of the task that closes the manager. It must be set before `begin_close`.
     """
 
     def __init__(
@@ -64,8 +64,7 @@ class Opened(Generic[M]):
         self._process = os.getpid()
         self._engine: Engine | None = None
         self._closing = False
-        # The home of the first task that calls `aclose`.
-        self._closer: Mailbox | None = None
+        self.closer: Mailbox | None = None
         self._closed: Latch[None] = Latch()
         self._opening, self.outcome = self.thread.start(self._open)
 
@@ -108,7 +107,6 @@ class Opened(Generic[M]):
 
         Safety: the manager is closed completely before a cancellation is raised.
         """
-        self._closer = self._closer or home()
         self.begin_close()
         # A task on this thread, for example in a sink, cannot wait for the end of its own thread.
         await (self._closed if self.thread.here else self.thread.ended).outlast()
@@ -136,7 +134,7 @@ class Opened(Generic[M]):
                 self._opening.abandon()
                 await self.outcome.outlast()
             if self._engine is not None:
-                self._engine.closer = self._closer
+                self._engine.closer = self.closer
             await self.redlock.aclose()
         except Exception as error:
             self._closed.set_exception(error)
@@ -153,7 +151,8 @@ class Opened(Generic[M]):
             for record in list(self._engine.extender.leases):
                 # Even if a sink raises an exception, the other leases must be declared lost.
                 with suppress(Exception, SystemExit, KeyboardInterrupt):
-                    self._engine.extender.forsake(record, f"{UNKEPT}; {self.thread.dead}")
+                    reason = f"{UNKEPT}; {self.thread.dead}"
+                    self._engine.extender.forsake(record, reason, dead=True)
         await self._close()
         if self._engine is not None:
             # A SystemExit of a sink may have broken off an earlier closing, so disconnect the nodes

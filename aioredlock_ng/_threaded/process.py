@@ -12,6 +12,7 @@ from weakref import WeakSet
 from aioredlock_ng._threaded.child_exit import at_end_of_child
 from aioredlock_ng._threaded.engine_thread import disown_all
 from aioredlock_ng._threaded.greenlets import refuse_greenlets
+from aioredlock_ng._threaded.mailbox import home
 from aioredlock_ng._threaded.opened import Manager, Opened
 from aioredlock_ng.errors import RedlockClosed
 
@@ -115,8 +116,9 @@ class PerProcess(Generic[M]):
 
         Safety: the manager is closed completely before a cancellation is raised.
         """
-        if self._of_this_process() is not None:
+        if (opened := self._of_this_process()) is not None:
             refuse_greenlets()
+            opened.closer = home()
         opened = self._begin_close()
         if opened is not None:
             await opened.aclose()

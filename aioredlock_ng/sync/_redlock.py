@@ -112,7 +112,7 @@ class Redlock(Kinds):
         """Release the held leases, end the waiting acquisitions and disconnect.
 
         A further call has no effect, unless the first call was interrupted. A lease whose `with`
-        still runs in a thread is lost: the end of the `with` raises `LockLost`.
+        still runs in a thread is lost and expires: the end of the `with` raises `LockLost`.
 
         Safety: if the call is interrupted, the closing continues in the background, or has not
         begun. Call `close` again to be sure.

@@ -885,3 +885,36 @@ def test_a_thread_whose_selector_fails_ends_and_lets_no_caller_wait(three_nodes:
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("closed\n")
+
+
+async def test_a_close_by_the_loop_of_a_body_releases_its_lock(nodes: MemoryNodes) -> None:
+    for _ in range(20):
+        redlock = await Redlock(nodes, thread=True).open()
+        inside = asyncio.Event()
+
+        async def body(redlock: Redlock, inside: asyncio.Event) -> None:
+            async with redlock.lock("a"):
+                inside.set()
+                await asyncio.sleep(PATIENCE)
+
+        working = asyncio.create_task(body(redlock, inside))
+        await inside.wait()
+        await redlock.aclose()
+        with pytest.raises(LockLost):
+            await working
+        async with Redlock(nodes) as other:
+            assert not await other.locked("a")
+
+
+async def test_a_close_by_another_loop_lets_the_lock_of_a_body_expire(nodes: MemoryNodes) -> None:
+    redlock = await Redlock(nodes, thread=True).open()
+
+    async def body() -> None:
+        async with redlock.lock("a", on_lost="flag") as lease:
+            await asyncio.to_thread(asyncio.run, redlock.aclose())
+            assert lease.lost
+            async with Redlock(nodes) as other:
+                assert await other.locked("a")
+
+    with pytest.raises(LockLost):
+        await body()

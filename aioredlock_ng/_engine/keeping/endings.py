@@ -65,4 +65,6 @@ def works_on(lease: LeaseRecord, closer: object) -> bool:
     """Return True if the body of a lease may go on after `closer`, a `home`, closed the manager."""
     if lease.task is None:
         return lease.thread_inside
-    return lease.thread_inside or lease.expires_at_close or lease.home is not closer
+    # A loop may have several homes, one after the other.
+    elsewhere = getattr(lease.home, "loop", None) is not getattr(closer, "loop", None)
+    return lease.thread_inside or lease.expires_at_close or elsewhere

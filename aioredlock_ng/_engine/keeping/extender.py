@@ -181,11 +181,11 @@ class Extender(Endings):
         if lease.taken:
             self.report_end(lease)
 
-    def forsake(self, lease: LeaseRecord, reason: str) -> None:
+    def forsake(self, lease: LeaseRecord, reason: str, *, dead: bool = False) -> None:
         """Declare a lease lost, unless it has already ended, and leave its keys to expire.
 
         The holder may be unable to stop its work immediately. If the keys were released, another
-        holder could work at the same time.
+        holder could work at the same time. `dead` is True if the engine serves no calls any more.
         """
         if lease.phase is not Phase.HELD:
             return
@@ -195,7 +195,8 @@ class Extender(Endings):
         if lease.read_grant is not None:
             lease.read_grant.leave_to_expire(lease)
         self._lines.freed(lease)
-        lease.notify_body()
+        if dead or lease.asking is None:
+            lease.notify_body()
         if lease.taken:
             self.report_end(lease)
 
