@@ -46,7 +46,7 @@ def assert_every_waiter_will_wake(process: Process) -> None:
         if line.contender is not None:
             assert line.contender.asking or (
                 line.place is not None
-                and (line.place.waiting or line.place._alarm._timer is not None)
+                and (line.place.waiting or line.place.alarm._timer is not None)
             )
         else:
             assert not line.queue or line.full, line.keys
