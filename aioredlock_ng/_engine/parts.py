@@ -57,7 +57,7 @@ class Parts:
         lines: The waiting lines of the manager's tasks.
         extender: Renews the manager's leases, and ends them.
         reports: The receiver of the messages that nodes send without a request.
-        closer: The `home` of the task that closes the manager; see `LeaseRecord.home`.
+        closer: The event loop that closes the manager, if the engine runs on another loop.
     """
 
     def __init__(

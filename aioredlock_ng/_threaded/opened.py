@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioredlock_ng._engine.engine import Engine
-    from aioredlock_ng._threaded.mailbox import Mailbox
 
 __all__ = ["Manager", "Opened"]
 
@@ -50,7 +49,7 @@ class Opened(Generic[M]):
     Attributes:
         thread: The thread of the manager's event loop.
         outcome: A latch that is set when the opening has succeeded or failed.
-        closer: The home of the task that closes the manager. It must be set before `begin_close`.
+        closer: The event loop that closes the manager, if any. Must be set before `begin_close`.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class Opened(Generic[M]):
         self._process = os.getpid()
         self._engine: Engine | None = None
         self._closing = False
-        self.closer: Mailbox | None = None
+        self.closer: asyncio.AbstractEventLoop | None = None
         self._closed: Latch[None] = Latch()
         self._opening, self.outcome = self.thread.start(self._open)
 

@@ -9,10 +9,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
+from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._threaded.child_exit import at_end_of_child
 from aioredlock_ng._threaded.engine_thread import disown_all
 from aioredlock_ng._threaded.greenlets import refuse_greenlets
-from aioredlock_ng._threaded.mailbox import home
 from aioredlock_ng._threaded.opened import Manager, Opened
 from aioredlock_ng.errors import RedlockClosed
 
@@ -118,7 +118,7 @@ class PerProcess(Generic[M]):
         """
         if (opened := self._of_this_process()) is not None:
             refuse_greenlets()
-            opened.closer = home()
+            opened.closer = running_loop()
         opened = self._begin_close()
         if opened is not None:
             await opened.aclose()

@@ -62,9 +62,8 @@ class Endings:
 
 
 def works_on(lease: LeaseRecord, closer: object) -> bool:
-    """Return True if the body of a lease may go on after `closer`, a `home`, closed the manager."""
+    """Return True if the body of a lease may go on after `Parts.closer` has closed the manager."""
     if lease.task is None:
         return lease.thread_inside
-    # A loop may have several homes, one after the other.
-    elsewhere = getattr(lease.home, "loop", None) is not getattr(closer, "loop", None)
+    elsewhere = getattr(lease.home, "loop", None) is not closer
     return lease.thread_inside or lease.expires_at_close or elsewhere
