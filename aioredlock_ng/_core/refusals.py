@@ -14,6 +14,7 @@ __all__ = [
     "KEYS",
     "cure_of",
     "harmless",
+    "is_busy",
     "is_unknown_command",
     "missing_right",
     "unquoted",
@@ -103,6 +104,11 @@ def missing_right(words: str) -> str | None:
 
 def is_unknown_command(words: str) -> bool:
     return "unknown command" in words.lower()
+
+
+def is_busy(words: str) -> bool:
+    """True if the server refuses most requests for now, because it runs a script or loads data."""
+    return words.startswith(("BUSY ", "LOADING "))
 
 
 def cure_of(words: str) -> str | None:

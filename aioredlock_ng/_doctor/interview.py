@@ -52,7 +52,16 @@ class Interview:
         self.messages: list[bytes] = []
         outbox = Outbox(asyncio.get_running_loop(), clock)
         self._channel = Channel(
-            0, outbox, within, _ignore, self.messages.append, _ignore, _ignore, _ignore, _ignore
+            0,
+            outbox,
+            within,
+            on_push=_ignore,
+            on_message=self.messages.append,
+            on_close=_ignore,
+            on_silent=_ignore,
+            on_release_refused=_ignore,
+            on_garbled=_ignore,
+            on_tracking_refused=_ignore,
         )
         self._channel.attach(wire.transport, wire.received, keep=wire, redact=wire.redact)
 

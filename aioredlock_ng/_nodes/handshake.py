@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hiredis import pack_command
 
 from aioredlock_ng._core.keys import message_channel
-from aioredlock_ng._core.refusals import is_unknown_command
+from aioredlock_ng._core.refusals import is_busy, is_unknown_command
 from aioredlock_ng._core.replies import UnknownCommands
 from aioredlock_ng._core.server_info import facts_of, info_fields, is_too_old
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._nodes.channel import Channel
     from aioredlock_ng._nodes.wire import Wire
 
-__all__ = ["TRIES", "Greeting", "duplicate", "greet", "unknown_commands"]
+__all__ = ["TRIES", "Greeting", "duplicate", "greet", "no_tracking", "unknown_commands"]
 
 TRIES = (COMMANDS.packed_in_full(), COMMANDS.packed)
 """Requests whose replies show which commands the server does not know; see `unknown_commands`."""
@@ -146,7 +146,7 @@ async def greet(
         lacks.append(f"it may evict locks: maxmemory-policy is {policy}; noeviction keeps them")
     not_tracking = _why_no_tracking(answers.replies) if wire.resp3 else "no RESP3"
     if not_tracking:
-        lacks.append(f"no client tracking, waiters poll: {not_tracking}")
+        lacks.append(no_tracking(not_tracking))
     published = wire.resp3 and type(answers.replies[4]) is int
     if not subscription.confirmed:
         why = f"SUBSCRIBE {_said(answers.replies[5])}" if wire.resp3 else "no RESP3"
@@ -156,6 +156,11 @@ async def greet(
         lacks.append(f"no messages to other processes, waiters poll: {why}")
     messages = subscription.confirmed and published
     return Greeting(facts["run_id"], facts["server"], not not_tracking, messages, tuple(lacks))
+
+
+def no_tracking(reason: str) -> str:
+    """Return the description of a server without tracking."""
+    return f"no client tracking, waiters poll: {reason}"
 
 
 def duplicate(address: str, other: str, run_id: str) -> ConnectFailed:
@@ -172,7 +177,7 @@ def _check_replies(replies: Sequence[Reply]) -> None:
             raise ConnectFailed(f"authentication failed: {reply}", permanent=True)
         # A busy or loading server refuses most requests, such as outstanding releases. So the node
         # does not use this connection, and connects again later.
-        if isinstance(reply, Refusal) and str(reply).startswith(("BUSY ", "LOADING ")):
+        if isinstance(reply, Refusal) and is_busy(str(reply)):
             raise ConnectFailed(str(reply))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.votes import Unsent
-from aioredlock_ng._nodes.handshake import Greeting
+from aioredlock_ng._nodes.handshake import Greeting, no_tracking
+from aioredlock_ng._nodes.port import NodeState
 from aioredlock_ng.events import NodeAnswers, NodeDegraded, NodeDown, NodeSuspect, NodeUp
 
 if TYPE_CHECKING:
@@ -74,6 +76,29 @@ class Health:
         """Record that a suspect server answers in time again."""
         self.state = "up"
         self.emit(NodeAnswers(self._address))
+
+    def tracks_no_more(self, reason: str) -> bool:
+        """Record that the server refuses to track keys. Return False if that was known before."""
+        tracked = self.greeting.tracking
+        if tracked:
+            self.greeting = replace(self.greeting, tracking=False)
+            self.warn(no_tracking(f"CLIENT CACHING refused: {reason}"))
+        return tracked
+
+    def described(self, tracking: bool, messages: bool, pending: int, owed: int) -> NodeState:
+        """Return the health as a `NodeState`. The arguments are its attributes of these names."""
+        return NodeState(
+            address=self._address,
+            state=self.state,
+            reason=self.reason,
+            server=self.greeting.server,
+            run_id=self.greeting.run_id,
+            tracking=tracking,
+            messages=messages,
+            pending=pending,
+            owed=owed,
+            connections=self.connections,
+        )
 
     def warn(self, words: str) -> None:
         """Report a missing feature or a fault of the node, but each text only once."""

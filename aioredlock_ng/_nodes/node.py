@@ -17,7 +17,6 @@ from aioredlock_ng._nodes.channel import Belated, Channel, Outbox
 from aioredlock_ng._nodes.handshake import duplicate, greet
 from aioredlock_ng._nodes.health import Health
 from aioredlock_ng._nodes.owed import NotedRelease, OwedReleases, other_than_lock
-from aioredlock_ng._nodes.port import NodeListener, NodeState, Sink
 from aioredlock_ng._nodes.silence import SUSPECT_AFTER, DeadConnectionProbe
 from aioredlock_ng._nodes.wire import ConnectFailed
 from aioredlock_ng._scripts.catalogue import CALLED
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from aioredlock_ng._nodes.connect import Connector
+    from aioredlock_ng._nodes.port import NodeListener, NodeState, Sink
     from aioredlock_ng._nodes.wire import Wire
     from aioredlock_ng._scripts import Request
 
@@ -141,18 +141,8 @@ class RedisNode:
             task.cancel()
 
     def state(self) -> NodeState:
-        return NodeState(
-            address=self.address,
-            state=self._health.state,
-            reason=self._health.reason,
-            server=self._health.greeting.server,
-            run_id=self._health.greeting.run_id,
-            tracking=self.tracking,
-            messages=self.messages,
-            pending=self._channel.pending if self._channel is not None else 0,
-            owed=len(self._owed),
-            connections=self._health.connections,
-        )
+        pending = self._channel.pending if self._channel is not None else 0
+        return self._health.described(self.tracking, self.messages, pending, len(self._owed))
 
     def _make_wire(self) -> Awaitable[Wire]:
         return self._connector.connect(self._connect_timeout)
@@ -215,6 +205,7 @@ class RedisNode:
             on_silent=self._silence_changed,
             on_release_refused=self._release_refused,
             on_garbled=self._health.warn,
+            on_tracking_refused=self._tracking_refused,
         )
         channel.attach(wire.transport, wire.received, keep=wire, redact=wire.redact)
         left = max(0.001, self._connect_timeout - (self._clock() - started))
@@ -280,6 +271,11 @@ class RedisNode:
 
     def _pushed(self, keys: list[bytes] | None) -> None:
         self._listener.invalidated(self._index, keys)
+
+    def _tracking_refused(self, words: str) -> None:
+        """Let the listener ask again, because changes since the refusal were not reported."""
+        if self._health.tracks_no_more(harmless(words)):
+            self._pushed(None)
 
     def _down(self, reason: str, *, refused: bool = False) -> None:
         self._listener.identify(self._index, "")

@@ -14,6 +14,7 @@ import pytest
 import redis
 
 from aioredlock_ng import Redlock
+from aioredlock_ng.events import NodeDegraded
 from tests.integration.helpers import SHORT_GUARD, all_up, no_keys_left, program, stats_of
 from tests.support.eventually import eventually
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioredlock_ng import Lease
+    from aioredlock_ng.events import Event
     from aioredlock_ng.testing import LocalServer
     from tests.support.node_set import NodeSet
 
@@ -222,6 +224,33 @@ async def test_a_foreign_deletion_without_tracking_is_seen_at_the_next_poll(
             server.command("DEL", "order")
         await served(waiting)
         assert redlock.stats().attempts == 2, "looks at the queue are no attempts"
+
+
+@pytest.mark.usefixtures("no_polling")
+async def test_a_waiter_polls_once_servers_refuse_to_track_keys_on_open_connections(
+    start_server: Callable[..., LocalServer],
+) -> None:
+    servers = [start_server() for _ in range(3)]
+    for server in servers:
+        server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all")
+        server.command("SET", "order", "somebody", "PX", KEEPS)
+    told: list[Event] = []
+    urls = [f"redis://locks:word@{server.address}" for server in servers]
+    async with Redlock(urls, node_timeout=5.0, sinks=[told.append]) as redlock:
+        assert all(node.tracking for node in redlock.nodes)
+        # Redis 6.2 cannot take away the right to a single subcommand.
+        for server in servers:
+            server.command("ACL", "SETUSER", "locks", "-client")
+        waiting = await sleeping(redlock, "order")
+        await eventually(lambda: not any(node.tracking for node in redlock.nodes))
+        for server in servers:
+            server.command("DEL", "order")
+        await served(waiting)
+        assert [node.connections for node in redlock.nodes] == [1, 1, 1]
+    reasons = [event.reason for event in told if isinstance(event, NodeDegraded)]
+    assert len(reasons) == 3
+    for reason in reasons:
+        assert reason.startswith("no client tracking, waiters poll: CLIENT CACHING refused: NOPERM")
 
 
 async def test_one_contender_per_process_polls_without_tracking(

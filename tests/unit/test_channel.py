@@ -67,6 +67,7 @@ class Line:
         self.closed: list[str] = []
         self.garbled: list[str] = []
         self.refused: list[Request] = []
+        self.untracked: list[str] = []
         self.channel = Channel(
             0,
             outbox,
@@ -77,6 +78,7 @@ class Line:
             on_silent=self.silences.append,
             on_garbled=self.garbled.append,
             on_release_refused=lambda command, words: self.refused.append(command),
+            on_tracking_refused=self.untracked.append,
         )
         self.channel.attach(cast("Any", self.transport), b"", keep=None)
         outbox.join(self.channel)
@@ -423,6 +425,27 @@ async def test_the_answer_to_caching_is_no_answer_to_the_tracked_command(
     assert (tracked.replies, line.garbled) == ([], [])
     line.receive(b":1\r\n+after\r\n")
     assert (tracked.replies, after.replies, line.closed) == ([ALL_OURS], [b"after"], [])
+
+
+@pytest.mark.parametrize(
+    ("words", "lasts"),
+    [
+        ("NOPERM this user has no permissions to run the 'client|caching' command", True),
+        ("ERR CLIENT CACHING can be called only when the client is in tracking mode", True),
+        ("BUSY Redis is busy running a script", False),
+        ("LOADING Redis is loading the dataset in memory", False),
+    ],
+)
+async def test_a_refused_caching_is_reported_unless_the_server_is_only_busy(
+    words: str, lasts: bool
+) -> None:
+    line = Line(Outbox(asyncio.get_running_loop(), Clock()))
+    tracked = Asker(command=TRACKED)
+    line.channel.ask(tracked)
+    await asyncio.sleep(0)
+    line.receive(f"-{words}\r\n:1\r\n".encode())
+    assert line.untracked == [words] * lasts
+    assert (tracked.replies, line.closed) == ([ALL_OURS], [])
 
 
 async def test_a_tracked_command_for_all_nodes_stays_behind_its_caching_among_joined_calls() -> (

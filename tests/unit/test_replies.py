@@ -548,6 +548,7 @@ class Line:
             lambda _silent: None,
             lambda command, _words: self.owed.append(command),
             self.garbled.append,
+            lambda _words: None,
         )
         self.channel.attach(cast("Any", Transport()), b"", keep=None)
 

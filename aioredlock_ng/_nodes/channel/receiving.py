@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 
+from aioredlock_ng._core.refusals import is_busy
 from aioredlock_ng._core.votes import Garbled, Refusal, Unsent
 from aioredlock_ng._nodes.channel.joint import Joint
 from aioredlock_ng._nodes.channel.sending import Sender
@@ -60,6 +61,8 @@ class Channel(Sender):
         on_release_refused: Called with a release that must be sent again, and with the reason. The
             server refused the release (BUSY, MISCONF…), or the reply did not fit the request.
         on_garbled: Called with a description of a reply that does not fit its request.
+        on_tracking_refused: Called with the reason when the server refuses to track keys for as
+            long as the connection lasts.
     """
 
     def __init__(
@@ -73,12 +76,14 @@ class Channel(Sender):
         on_silent: Callable[[bool], None],
         on_release_refused: Callable[[Request, str], None],
         on_garbled: Callable[[str], None],
+        on_tracking_refused: Callable[[str], None],
     ) -> None:
         super().__init__(index, outbox, patience, on_close, on_silent)
         self._on_push = on_push
         self._on_message = on_message
         self._on_release_refused = on_release_refused
         self._on_garbled = on_garbled
+        self._on_tracking_refused = on_tracking_refused
         self._subscribed = b""
         self._redact: Callable[[str], str] = str
         self._reader: Any = hiredis.Reader(
@@ -212,6 +217,10 @@ class Channel(Sender):
         if sink.command.owed_until is not None:
             self._on_release_refused(sink.command, words)
         sink.deliver(self._index, refusal)
+        # A busy or loading server usually refuses the tracked command as well, and its sender
+        # learns of that. Every other refusal lasts, for example if the user has lost the right.
+        if type(sink) is Caching and not is_busy(words):
+            self._on_tracking_refused(words)
         if _READONLY.match(words):
             # The server was demoted to a replica. A new connection asks DNS or the Sentinels for
             # the address of the new primary.

@@ -21,7 +21,8 @@ CACHING: Final = Request.of("CLIENT", "CACHING", "YES")
 class Caching:
     """A sink that ignores the reply to `CACHING`.
 
-    A server without tracking refuses the request each time, but executes the next command.
+    A server without tracking refuses the request each time, but executes the next command. The
+    channel reports the refusal to its node.
     """
 
     __slots__ = ("started",)
