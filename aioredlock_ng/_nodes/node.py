@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.backoff import reconnect_delay
 from aioredlock_ng._core.marker import process_name
 from aioredlock_ng._core.refusals import harmless
+from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._nodes.background import supervised
 from aioredlock_ng._nodes.channel import Belated, Channel, Outbox
 from aioredlock_ng._nodes.handshake import duplicate, greet
@@ -24,6 +25,7 @@ from aioredlock_ng._scripts.catalogue import CALLED
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from aioredlock_ng._core.votes import Garbled
     from aioredlock_ng._nodes.connect import Connector
     from aioredlock_ng._nodes.port import NodeListener, NodeState, Sink
     from aioredlock_ng._nodes.wire import Wire
@@ -249,13 +251,15 @@ class RedisNode:
             self._outbox.join(channel)
         self._listener.present(self._index, together)
 
-    def _release_refused(self, release: Request, words: str) -> None:
+    def _release_refused(self, release: Request, reply: Refusal | Garbled) -> None:
         """Warn, and keep the release. At the first refusal for a lock, leave the shared outbox."""
-        if self._owed.refused(release, words):
-            self._health.refuses_releases(harmless(words))
+        words = harmless(str(reply))
+        if self._owed.refused(release, reply):
+            self._health.refuses_releases(words)
             self._use(self._usable)
-        elif other := other_than_lock(release):
-            self._health.warn(f"it refuses to {other}: {harmless(words)}")
+        # The channel itself reports a reply that does not fit, which is no refusal.
+        elif isinstance(reply, Refusal) and (other := other_than_lock(release)):
+            self._health.warn(f"it refuses to {other}: {words}")
 
     def _released(self, release: Request) -> None:
         """Record that the server has deleted a key. The next refusal then causes a new warning."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aioredlock_ng._core.replies import Released
-from aioredlock_ng._core.votes import Refusal, is_permanent
+from aioredlock_ng._core.votes import is_permanent
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.catalogue import LEAVE, RELEASE_READ, RETIRE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._core.votes import Garbled, Refusal, Reply
     from aioredlock_ng._nodes.channel import Channel, Outbox
     from aioredlock_ng._nodes.port import Sink
     from aioredlock_ng._scripts import Request
@@ -71,14 +71,14 @@ class OwedReleases:
         """Keep releases for the next connection."""
         self._releases.update({release.packed: release for release in releases})
 
-    def refused(self, release: Request, words: str) -> bool:
+    def refused(self, release: Request, reply: Refusal | Garbled) -> bool:
         """Keep a refused release, and send it again at intervals until its keys have expired.
 
         Return True at the first refusal since the server last released a lock. Only releases of
-        locks count, because the server may refuse the other ones alone. `words` is the refusal. A
-        command to leave the queues is not kept if a right is missing.
+        locks count, because the server may refuse the other ones alone. A command to leave the
+        queues is not kept if a right is missing.
         """
-        if _script_of(release) is LEAVE and is_permanent(Refusal(words)):
+        if _script_of(release) is LEAVE and is_permanent(reply):
             # The server would refuse each further try, too.
             return False
         channel = self._current()

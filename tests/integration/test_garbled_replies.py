@@ -274,6 +274,32 @@ async def test_a_release_whose_answer_is_garbled_is_sent_again(start_server: Sta
         await eventually(lambda: liar.asked.count("release") > 1)
 
 
+async def test_a_garbled_answer_to_leave_is_reported_once_and_as_no_refusal(
+    start_server: StartServer,
+) -> None:
+    told: list[str] = []
+
+    def tell(event: Event) -> None:
+        if isinstance(event, NodeDegraded):
+            told.append(event.reason)
+
+    def lies(name: str) -> Any:
+        return [b"a"] if name == "leave" else TRUTH
+
+    async with (
+        a_liar_and_two(start_server, lies) as three,
+        Redlock(three.urls, node_timeout=5.0) as holder,
+        Redlock(three.urls, node_timeout=5.0, sinks=[tell]) as redlock,
+        holder.lock("a"),
+    ):
+        with pytest.raises(AcquireTimeout):
+            await redlock.lock("a", blocking_timeout=0.3).acquire()
+        await eventually(lambda: redlock.nodes[0].owed > 0)
+        assert told == ["the leave script was answered with list of 1, which does not fit it"]
+        three.liar.reply = lambda _name, _reply: TRUTH
+        await eventually(lambda: redlock.nodes[0].owed == 0)
+
+
 @pytest.mark.parametrize(
     "lie", tiers.ends([[1, 2, 3], [b"x", b"y", b"z"], [b"m", 5, None], b"marker", [None] * 3])
 )

@@ -58,7 +58,7 @@ class Channel(Sender):
         on_close: Called once when the connection is gone, with the reason and the unanswered
             releases.
         on_silent: Called with True when the server stops answering, with False when it resumes.
-        on_release_refused: Called with a release that must be sent again, and with the reason. The
+        on_release_refused: Called with a release that must be sent again, and with the reply. The
             server refused the release (BUSY, MISCONF…), or the reply did not fit the request.
         on_garbled: Called with a description of a reply that does not fit its request.
         on_tracking_refused: Called with the reason when the server refuses to track keys for as
@@ -74,7 +74,7 @@ class Channel(Sender):
         on_message: Callable[[bytes], None],
         on_close: Callable[[str, list[Request]], None],
         on_silent: Callable[[bool], None],
-        on_release_refused: Callable[[Request, str], None],
+        on_release_refused: Callable[[Request, Refusal | Garbled], None],
         on_garbled: Callable[[str], None],
         on_tracking_refused: Callable[[str], None],
     ) -> None:
@@ -201,7 +201,7 @@ class Channel(Sender):
         """
         for own in asking(sink):
             if own.command.owed_until is not None:
-                self._on_release_refused(own.command, str(words))
+                self._on_release_refused(own.command, words)
         self._on_garbled(str(words))
         return words
 
@@ -215,7 +215,7 @@ class Channel(Sender):
         ):
             return True
         if sink.command.owed_until is not None:
-            self._on_release_refused(sink.command, words)
+            self._on_release_refused(sink.command, refusal)
         sink.deliver(self._index, refusal)
         # A busy or loading server usually refuses the tracked command as well, and its sender
         # learns of that. Every other refusal lasts, for example if the user has lost the right.
