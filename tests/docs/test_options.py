@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from aioredlock_ng import Options, Redlock
+from aioredlock_ng import Lease, Options, Redlock
 from aioredlock_ng._clock import boottime
 from aioredlock_ng.environment import PREFIX, settings_from
 
@@ -135,3 +135,18 @@ def test_no_variable_is_read_that_the_table_does_not_have() -> None:
     environ = Environ(AIOREDLOCK_NG_NODES="redis://10.0.0.1", AIOREDLOCK_NG_TTLS="5", PATH="/bin")
     settings_from(environ, {})
     assert environ.asked == {variable(cell) for cell in VARIABLES.values()}
+
+
+def test_the_tables_have_every_public_member_of_a_lease() -> None:
+    listed = [
+        name
+        for first in ("without I/O", "to await")
+        for cells in rows(first)
+        for name in re.findall(r"`(\w+)", cells[0])
+    ]
+    public = [
+        name
+        for name, member in inspect.getmembers(Lease)
+        if not name.startswith("_") and "Internal:" not in (member.__doc__ or "")
+    ]
+    assert sorted(listed) == public

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from aioredlock_ng import Election
+from aioredlock_ng import Election, ElectionOptions
+from aioredlock_ng._election.candidate_arguments import candidate
 from tests.support.pages import Block, blocks, run
 
 if TYPE_CHECKING:
@@ -39,3 +42,12 @@ def test_the_page_names_every_method_of_an_election() -> None:
         *internal,
     }
     assert [name for name in sorted(public) if not re.search(rf"\b{name}\b", TEXT)] == []
+
+
+def test_the_table_has_every_option_of_an_election_with_its_default() -> None:
+    table = TEXT.partition("| option | default | unit |")[2].partition("\n\n")[0]
+    listed = re.findall(r"^\| `(\w+)` \| (\w+)", table, re.MULTILINE)
+    parameters = inspect.signature(candidate).parameters
+    assert {name for name, _ in listed} == ElectionOptions.__optional_keys__
+    for name, default in listed:
+        assert ast.literal_eval(default) == parameters[name].default
