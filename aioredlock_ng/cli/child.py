@@ -38,7 +38,7 @@ _LIMIT: Final = struct.Struct("d")
 """Format of a message to the guardian: the time until which the group may live.
 
 The time is in seconds, as `boottime` returns it. The last message, `_ALL_IS_WELL`, is shorter than
-this format, so the guardian recognizes the last message by its length.
+this format, so the guardian recognises the last message by its length.
 """
 
 _ALL_IS_WELL: Final = b"."

@@ -32,7 +32,7 @@ def elect(
         str | None,
         typer.Option(
             metavar="LABEL",
-            help="Text by which others recognize this candidate. Default: host:process.",
+            help="Text by which others recognise this candidate. Default: host:process.",
             show_default=False,
         ),
     ] = None,
