@@ -27,8 +27,8 @@ __all__ = [
 class RedlockError(Exception):
     """Base of all errors in this module.
 
-    The class itself is raised for a call at a wrong time or in a wrong thread, such as a second
-    `run` of a candidate that already leads.
+    The class itself is raised for a call at a wrong time, or in a wrong task or thread. An example
+    is a second `run` of a candidate that already leads.
     """
 
 
