@@ -73,6 +73,14 @@ def test_a_quoted_message_is_a_message_of_the_package() -> None:
     assert [message for message in messages if not is_said(message)] == []
 
 
+def test_the_lines_of_the_log_that_operations_explains_are_messages_of_the_package() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    log = page.partition("\n## The log\n")[2].partition("\n## ")[0]
+    lines = re.findall(r"^(?:\* |  )`([^`]+)`(?: \([A-Z]+\))?\\?$", log, re.MULTILINE)
+    assert len(lines) > 30
+    assert [line for line in lines if not is_said(line.removeprefix("… "))] == []
+
+
 @pytest.mark.parametrize(
     "message",
     [
