@@ -108,8 +108,8 @@ class Operations:
         `node_timeout`.
 
         A key that does not expire, or whose type is not that of a lock, may be a user's data. If no
-        token has a majority, such a key makes the call raise an error. If a token has a majority,
-        the call leaves the key alone. `any_key` removes this protection.
+        token has a majority, a key of this kind makes the call raise an error. If a token has a
+        majority, the call leaves the key alone. `any_key` removes this protection.
 
         Args:
             name: The lock.

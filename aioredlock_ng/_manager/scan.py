@@ -45,7 +45,7 @@ def checked_manager(call: str, redlock: object, remedy: str = "") -> Redlock:
         remedy: The end of the message.
 
     Raises:
-        ConfigurationError: `redlock` is not such a manager. The message names only the type of
+        ConfigurationError: `redlock` is no manager for asyncio. The message names only the type of
             `redlock`, because a URL given by mistake may contain a password.
     """
     if not isinstance(redlock, Redlock):

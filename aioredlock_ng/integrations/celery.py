@@ -38,7 +38,7 @@ _managers: Final[WeakSet[Redlock]] = WeakSet()
 """The managers of all tasks.
 
 Each process of a worker closes the managers when it ends. Celery's signal is used for this purpose,
-because such a process does not run its `atexit` functions.
+because a worker's process does not run its `atexit` functions.
 """
 
 

@@ -95,8 +95,8 @@ def lock_for(
     `scope="function"` the lock is released when the endpoint returns, before the response is sent.
     Without this scope the lock is held until the response and its background tasks are done, even
     if the response is a stream. An endpoint with `yield` still runs while its stream is sent. With
-    `scope="function"` such an endpoint would then run without the lock, so `check_locks` refuses
-    this combination.
+    `scope="function"` the endpoint would then run without the lock, so `check_locks` refuses this
+    combination.
 
     A loss of the lock cancels the endpoint, and the client receives 503. If the response has
     already begun, the connection is closed early instead, and the server logs the error.

@@ -108,6 +108,9 @@ class Kinds:
     ) -> Guard:
         """Decorate a plain function: each call runs inside `with redlock.lock(name)`.
 
+        A call raises the errors of `with redlock.lock(…)`. After `LockNotAcquired` the function has
+        not begun. After `LockLost` the function has finished, and its result is discarded.
+
         Args:
             template: The lock's name, with placeholders for parameters, their attributes and
                 formats: "report:{user.id}:{day:%F}".
@@ -126,9 +129,6 @@ class Kinds:
                 `owner` is not one printable line of at most 200 bytes, or if the result is a
                 coroutine or a generator, which would run after the release. An error of the
                 function `owner` propagates.
-
-        A call raises the errors of `with redlock.lock(…)`. After `LockNotAcquired` the function has
-        not begun. After `LockLost` the function has finished, and its result is discarded.
         """
         owner = label_template(options.pop("owner", None))
         return guarded(
@@ -147,17 +147,17 @@ class Kinds:
         name runs the function, or began the function less than `within` seconds ago. A run
         counts even if it fails or its process dies. See `aioredlock_ng.Redlock.once`.
 
+        A call raises `QuorumUnreachable` if no quorum could decide, and `UpgradeRefused` if its
+        caller holds `rwlock(name).read()` of the same name. In both cases the function has not
+        begun. After `LockLost` the function has finished, and another call may run the function
+        again.
+
         Args:
             template: The name, as for `guard`.
             within: Shortest time in seconds between the starts of two runs. At most `max_ttl`.
 
         Raises:
             ConfigurationError: Raised in the cases of `guard`, and if `within` is invalid.
-
-        A call raises `QuorumUnreachable` if no quorum could decide, and `UpgradeRefused` if its
-        caller holds `rwlock(name).read()` of the same name. In both cases the function has not
-        begun. After `LockLost` the function has finished, and another call may run the function
-        again.
         """
         self._unopened.once(template, within=within)
         return once(

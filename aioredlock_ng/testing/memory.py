@@ -33,8 +33,9 @@ class MemoryNodes:
     ```python
     nodes = MemoryNodes(3)
     async with nodes.redlock() as redlock, nodes.redlock() as another:
-        nodes.pause(0)  # hangs
-        nodes.crash(1)  # gone
+        # The first node hangs, and the second node is gone.
+        nodes.pause(0)
+        nodes.crash(1)
     ```
 
     Every `Redlock` of these nodes, made by `redlock()` or by `Redlock(nodes)`, has connections of
@@ -88,7 +89,11 @@ class MemoryNodes:
         self._do(partial(self._advance, positive_seconds("seconds", seconds, zero=True)))
 
     def pause(self, index: int) -> None:
-        """Hang one node: it keeps its connections and answers nothing."""
+        """Hang one node: it keeps its connections and answers nothing.
+
+        Raises:
+            RuntimeError: The node is not running.
+        """
         self._running(index)
         self._do(self._node(index).pause)
 
@@ -97,7 +102,11 @@ class MemoryNodes:
         self._do(self._node(index).resume)
 
     def crash(self, index: int) -> None:
-        """Kill one node. Its connections are lost. Its keys are lost unless `appendonly` is set."""
+        """Kill one node. Its connections are lost. Its keys are lost unless `appendonly` is set.
+
+        Raises:
+            RuntimeError: The node is not running.
+        """
         self._running(index)
         self._do(self._node(index).crash)
 

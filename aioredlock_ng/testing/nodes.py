@@ -25,8 +25,9 @@ class LocalNodes(Startable):
     ```python
     with LocalNodes(5) as nodes:
         async with Redlock(nodes.urls) as redlock:
-            nodes.pause(0)  # hangs
-            nodes.crash(1)  # gone
+            # The first node hangs, and the second node is gone.
+            nodes.pause(0)
+            nodes.crash(1)
     ```
 
     Starts, stops and faults block the calling thread, usually for some milliseconds.

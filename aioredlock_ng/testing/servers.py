@@ -152,18 +152,29 @@ class LocalServer(Startable):
             self._child = None
 
     def crash(self) -> None:
-        """Kill the process (SIGKILL) and wait until it is gone."""
+        """Kill the process (SIGKILL) and wait until it is gone.
+
+        Raises:
+            RuntimeError: The server is not running.
+        """
         self._running().kill()
         self._child = None
 
     def pause(self) -> None:
-        """Hang the process (SIGSTOP): it keeps its connections and answers nothing."""
+        """Hang the process (SIGSTOP): it keeps its connections and answers nothing.
+
+        Raises:
+            RuntimeError: The server is not running.
+        """
         self._running().pause()
 
     def resume(self) -> None:
         """Resume a paused process (SIGCONT).
 
         The process then answers the commands that arrived meanwhile.
+
+        Raises:
+            RuntimeError: The server is not running.
         """
         self._running().signal(signal.SIGCONT)
 
@@ -173,7 +184,7 @@ class LocalServer(Startable):
         return self.start()
 
     def wipe(self) -> None:
-        """Delete every key (FLUSHALL)."""
+        """Delete every key (FLUSHALL). Raises the errors of `command`."""
         self.command("FLUSHALL")
 
     def info(self) -> dict[str, str]:

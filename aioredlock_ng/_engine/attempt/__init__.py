@@ -1,1 +1,1 @@
-"""Attempts to get a lock: the acquisition that makes them, their requests, and releases."""
+"""The attempts of an acquisition to get a lock, their requests, and the releases."""

@@ -138,7 +138,7 @@ class Guard:
                 self._judged()
                 self._asleep.set()
                 # The task goes on while a node refuses its marker or answers slowly, because no
-                # server reports when this state ends.
+                # server reports that it accepts its marker or answers in time again.
                 slow = any(self._context.fleet.nodes[index].ready for index in markers.unread)
                 if not (lefts or any(markers.refusals) or slow or in_vain or self._hint.is_set()):
                     return

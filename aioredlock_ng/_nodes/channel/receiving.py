@@ -89,7 +89,7 @@ class Channel(Sender):
         self._reader: Any = hiredis.Reader(
             protocolError=_ProtocolError,
             # Every error reply passes through this function. Some servers quote the arguments of
-            # AUTH in an error. Without `redact`, such an error would show the password.
+            # AUTH in an error. Without `redact`, the error would show the password.
             replyError=lambda words: Refusal(self._redact(words)),
             notEnoughData=_MORE,
         )

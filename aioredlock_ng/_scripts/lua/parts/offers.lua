@@ -1,6 +1,6 @@
 -- Offers of free keys to waiters. parts/queue.lua explains offers. Scripts include it before this
--- part. Most keys have waiters in one queue only. So the functions for other queues are created
--- only when such a queue has waiters.
+-- part. Most keys have waiters in one queue only. So the functions for another queue are created
+-- only when that queue has waiters.
 
 -- Offers a key to the first member of the key's own queue. Returns the ticket of that member; false
 -- if no member gets the offer.
