@@ -117,7 +117,8 @@ class LockInfo:
         total: Number of all nodes.
         remaining: Seconds until fewer nodes than a quorum have the key, if the lease is not
             renewed. For a quorum of q nodes, the value is the q-th largest remaining time among the
-            nodes. A node without an answer counts as 0. Infinite for keys without expiry.
+            nodes. A node without an answer counts as 0. Infinite for keys without expiry. 0.0 if
+            `held` is False, also while the lock is offered.
         answers: The answer of each node.
         owner: The holder's label. None if the holder has written no label yet, or writes none.
         waiting: Number of clients in the queue: the lower median of the numbers that nodes report.

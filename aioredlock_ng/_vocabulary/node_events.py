@@ -56,8 +56,8 @@ class NodeDegraded:
 
     The first refused renewal and the first refused release of a node each send one event. A later
     refusal sends another event only if the node has accepted a request of the same kind in between.
-    If a node refuses to release read leases, or to remove waiters from its queues, each reason
-    sends one event.
+    If a node refuses to release read leases, to shorten locks with `min_hold`, or to remove waiters
+    from its queues, each reason sends one event.
     """
 
     node: str
