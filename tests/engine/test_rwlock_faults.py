@@ -325,6 +325,45 @@ async def test_a_writer_learns_of_an_earlier_expiry_although_its_own_process_end
         await (await writer).release()
 
 
+async def is_free_after(rig: Rig, deadline: float) -> None:
+    """Check that the lock is held until this deadline, and free soon after it."""
+    await asyncio.sleep(deadline - now())
+    assert all(server.entries(KEY) for server in rig.servers)
+    await asyncio.sleep(0.05)
+    assert not any(server.entries(KEY) for server in rig.servers)
+
+
+@pytest.mark.parametrize("abandoned_first", [True, False])
+async def test_a_grant_without_leases_ends_at_the_deadline_of_its_abandoned_reader(
+    rig: Rig, *, abandoned_first: bool
+) -> None:
+    process = await rig.process(ttl=2.0)
+    left, other = [await rwlock(process).read().acquire() for _ in range(2)]
+    if abandoned_first:
+        left.abandon()
+        await asyncio.sleep(1.5)
+        assert left.remaining() < 1.0 < other.remaining()
+    else:
+        await other.extend(30.0)
+    deadline = now() + left.remaining()
+    await other.release()
+    left.abandon()
+    await is_free_after(rig, deadline)
+
+
+async def test_a_closed_manager_leaves_the_grant_of_an_abandoned_reader_to_expire(
+    rig: Rig,
+) -> None:
+    process = await rig.process(ttl=1.0)
+    left, other = [await rwlock(process).read().acquire() for _ in range(2)]
+    left.abandon()
+    await other.release()
+    await process.redlock.aclose()
+    asked = process.questions()
+    await asyncio.sleep(2.0)
+    assert not asked
+
+
 # -- Nodes that forgot ----------------------------------------------------------------------------
 
 

@@ -242,9 +242,7 @@ def _released_only(self: extender.Extender, record: LeaseRecord) -> Any:
         return None
     record.end(Phase.RELEASED)
     self._forget(record)
-    return self._releases.send(
-        record.spec, record.token, record.granted, record.longest_ttl, self._context.clock()
-    )
+    return self._releases.send(record, self._context.clock())
 
 
 _notify = queue_store.notify
@@ -595,7 +593,7 @@ def _mutants() -> Iterator[Mutant]:
         "shared-grant",
         "a shared read grant ends with the first of its leases",
         (ReadGrant, "outlives", lambda *_: False),
-        (ReadGrant, "leave", lambda self, lease, _: bool(self.leases.pop(lease, None) or True)),
+        (ReadGrant, "leave", lambda self, lease: bool(self.leases.pop(lease, None) or True)),
     )
     yield one(
         "beside",

@@ -1,4 +1,4 @@
-"""Record that leases are lost, and report the ends of leases."""
+"""Record that leases are lost or released, and report the ends of leases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._engine.keeping.reasons import STOOD_STILL, cause_of
-from aioredlock_ng.events import LeaseAbandoned, LeaseLost, LossFound
+from aioredlock_ng.events import LeaseAbandoned, LeaseLost, LeaseReleased, LossFound
 
 if TYPE_CHECKING:
     from aioredlock_ng._engine.context import Context
@@ -16,7 +16,7 @@ __all__ = ["Endings", "works_on"]
 
 
 class Endings:
-    """Counts lost leases, and reports the ends of leases. The subclass sets `_context`."""
+    """Counts ended leases, and reports the ends of leases. The subclass sets `_context`."""
 
     _context: Context
 
@@ -49,6 +49,12 @@ class Endings:
         elif context.report is not None:
             held_for = context.clock() - lease.since
             context.report(LeaseAbandoned(resource, lease.token_prefix, held_for, shared))
+
+    def _released(self, lease: LeaseRecord, now: float) -> None:
+        self._context.counters.released += 1
+        if (report := self._context.report) is not None and lease.taken:
+            spec, held_for = lease.spec, now - lease.since
+            report(LeaseReleased(spec.resource, lease.token_prefix, held_for, spec.kind.shared))
 
     def _lost(self, lease: LeaseRecord, reason: str) -> float:
         counters, now = self._context.counters, self._context.clock()

@@ -13,6 +13,7 @@ from aioredlock_ng._core.validity import STALL_SHARE, renew_at
 from aioredlock_ng._engine.keeping import min_hold
 from aioredlock_ng._engine.keeping.batch import Batch
 from aioredlock_ng._engine.keeping.endings import Endings
+from aioredlock_ng._engine.keeping.key_releases import KeyReleases
 from aioredlock_ng._engine.keeping.lease_record import Counted
 from aioredlock_ng._engine.keeping.reasons import (
     CLOSED,
@@ -27,11 +28,7 @@ from aioredlock_ng._engine.keeping.reasons import (
 from aioredlock_ng._engine.keeping.renewals import Renewals
 from aioredlock_ng._engine.keeping.repair import Repairs
 from aioredlock_ng._engine.keeping.watcher import Watcher
-from aioredlock_ng.events import (
-    LeaseDowngraded,
-    LeaseReleased,
-    LockHandedOver,
-)
+from aioredlock_ng.events import LeaseDowngraded, LockHandedOver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +57,7 @@ class Extender(Endings):
 
     def __init__(self, context: Context, releases: Releases, lines: Lines) -> None:
         self._context = context
-        self._releases = releases
+        self._releases = KeyReleases(context, releases)
         self._lines = lines
         self.leases: set[LeaseRecord] = set()
         repairs = Repairs(context)
@@ -104,7 +101,7 @@ class Extender(Endings):
                 return False
             lease.end(Phase.RELEASED)
             self._forget(lease)
-            lease.read_grant.leave(lease, now)
+            self._releases.left(lease.read_grant, lease, now)
             self._lines.freed(lease)
             self._released(lease, now)
             return True
@@ -143,12 +140,6 @@ class Extender(Endings):
         self._released(lease, now)
         return release
 
-    def _released(self, lease: LeaseRecord, now: float) -> None:
-        self._context.counters.released += 1
-        if (report := self._context.report) is not None and lease.taken:
-            spec, held_for = lease.spec, now - lease.since
-            report(LeaseReleased(spec.resource, lease.token_prefix, held_for, spec.kind.shared))
-
     def abandon(self, lease: LeaseRecord) -> None:
         """Stop renewing a lease without releasing it, so that its keys expire.
 
@@ -159,7 +150,9 @@ class Extender(Endings):
             lease.end(Phase.ABANDONED)
             self._forget(lease)
             if lease.read_grant is not None:
-                lease.read_grant.leave_to_expire(lease)
+                # Earlier leases of the grant may have prolonged its entry beyond this deadline.
+                lease.read_grant.expire_with(lease)
+                self._releases.left(lease.read_grant, lease, self._context.clock())
             self._lines.freed(lease)
             if lease.taken:
                 self.report_end(lease)
@@ -193,7 +186,8 @@ class Extender(Endings):
         lease.forsaken = True
         self._forget(lease)
         if lease.read_grant is not None:
-            lease.read_grant.leave_to_expire(lease)
+            lease.read_grant.expire_with(lease)
+            lease.read_grant.leave(lease)
         self._lines.freed(lease)
         if dead or lease.asking is None:
             lease.notify_body()
@@ -213,6 +207,7 @@ class Extender(Endings):
 
     def close(self) -> None:
         self._schedule.stop()
+        self._releases.stop()
 
     def vanished(self, lease: LeaseRecord) -> None:
         """Declare a lease lost, with all leases of its grant, because the nodes lack its key."""
@@ -259,30 +254,10 @@ class Extender(Endings):
 
     def _end(self, lease: LeaseRecord, now: float) -> Round | None:
         self._forget(lease)
-        if lease.read_grant is not None and not lease.read_grant.leave(lease, now):
+        if lease.read_grant is not None and not self._releases.left(lease.read_grant, lease, now):
             self._lines.freed(lease)
             return None
-        if lease.repairing:
-            # The release must reach each node that is being repaired, so `granted` must have None
-            # for this node. The repair has set None, but a late answer to the acquire may have
-            # replaced it. So None is set again.
-            for index in range(len(lease.granted)):
-                if lease.repairing & (1 << index):
-                    lease.granted[index] = None
-        retirement = None
-        if lease.kept_until > now:
-            retirement = min_hold.retirement(self._context, lease, now)
-        if retirement is not None:
-            release = self._releases.retire(retirement, lease.granted, now)
-        else:
-            label_keys: tuple[bytes, ...] = ()
-            # A node that refuses labels would refuse a release with the key of a label.
-            if lease.labelled_until and self._context.labels is not None:
-                label_key = lease.spec.kind.label_key
-                label_keys = tuple([label_key(key, lease.token) for key in lease.spec.keys])
-            release = self._releases.send(
-                lease.spec, lease.token, lease.granted, lease.longest_ttl, now, label_keys
-            )
+        release = self._releases.send(lease, now)
         self._lines.freed(lease, release)
         return release
 

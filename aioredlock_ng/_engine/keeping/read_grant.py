@@ -48,29 +48,25 @@ class ReadGrant(Generic[_H]):
         """Return True if the end of this lease must not release the grant."""
         return now < self.expires_at or self.leases.keys() != {lease}
 
-    def leave_to_expire(self, lease: _H) -> None:
-        """Remove a lease that was abandoned or forsaken."""
+    def expire_with(self, lease: _H) -> None:
+        """Keep the grant until the deadline of a lease that was abandoned or forsaken."""
         self.expires_at = max(self.expires_at, lease.deadline)
-        self._remove(lease)
 
-    def leave(self, lease: _H, now: float) -> bool:
-        """Remove a lease that has ended. Return True if the grant must be released now.
+    def leave(self, lease: _H) -> bool:
+        """Remove a lease that has ended. Return True if it was the last lease.
 
         The release must remove everything that the leases of the grant have written. So the last
         lease takes over the repairs, the longest ttl and the label of the ended leases.
         """
-        self._remove(lease)
-        if self.leases or now < self.expires_at:
-            return False
-        lease.repairing = self._repairing
-        lease.longest_ttl = self._longest_ttl
-        lease.labelled_until = self._labelled_until
-        return True
-
-    def _remove(self, lease: _H) -> None:
         self.leases.pop(lease, None)
         # A repair of the ended lease may still write the entry of the grant to a node, so the
         # release must reach this node.
         self._repairing |= lease.repairing
         self._longest_ttl = max(self._longest_ttl, lease.longest_ttl)
         self._labelled_until = max(self._labelled_until, lease.labelled_until)
+        if self.leases:
+            return False
+        lease.repairing = self._repairing
+        lease.longest_ttl = self._longest_ttl
+        lease.labelled_until = self._labelled_until
+        return True

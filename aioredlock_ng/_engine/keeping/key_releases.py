@@ -1,0 +1,84 @@
+"""Release the keys of ended leases, and the read grants that outlive their last lease."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._engine.keeping import min_hold
+from aioredlock_ng._engine.keeping.schedule import RENEW_WIDTH
+from aioredlock_ng._engine.wheel import Wheel
+
+if TYPE_CHECKING:
+    from aioredlock_ng._engine.attempt.releases import Releases
+    from aioredlock_ng._engine.attempt.round import Round
+    from aioredlock_ng._engine.context import Context
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
+    from aioredlock_ng._engine.keeping.read_grant import ReadGrant
+
+__all__ = ["KeyReleases"]
+
+
+class KeyReleases:
+    """Releases the keys of ended leases of one manager.
+
+    Args:
+        releases: Sends releases to the nodes.
+    """
+
+    def __init__(self, context: Context, releases: Releases) -> None:
+        self._context = context
+        self._releases = releases
+        # The last lease of each read grant that is released later.
+        self._outlived = Wheel(context.loop, context.clock, RENEW_WIDTH, self._send_all)
+
+    def stop(self) -> None:
+        """Leave the read grants that are released later to expire."""
+        self._outlived.stop()
+
+    def left(self, grant: ReadGrant[LeaseRecord], lease: LeaseRecord, now: float) -> bool:
+        """Remove an ended lease from its read grant.
+
+        If a task may still work under an abandoned lease of the grant, the grant is released after
+        the deadline of this lease. Without this release, the grant could stay for a whole ttl
+        longer, because other leases have renewed it.
+
+        Returns:
+            True if the caller must release the grant now.
+        """
+        if not grant.leave(lease):
+            return False
+        if grant.expires_at <= now:
+            return True
+        # The wheel may call one slot too early.
+        self._outlived.add(lease, grant.expires_at + RENEW_WIDTH)
+        return False
+
+    def send(self, lease: LeaseRecord, now: float) -> Round:
+        """Release the keys of an ended lease, or keep them taken until `min_hold` is over.
+
+        When the method returns, the command is queued.
+        """
+        if lease.repairing:
+            # The release must reach each node that is being repaired, so `granted` must have None
+            # for this node. The repair has set None, but a late answer to the acquire may have
+            # replaced it. So None is set again.
+            for index in range(len(lease.granted)):
+                if lease.repairing & (1 << index):
+                    lease.granted[index] = None
+        if lease.kept_until > now:
+            retirement = min_hold.retirement(self._context, lease, now)
+            if retirement is not None:
+                return self._releases.retire(retirement, lease.granted, now)
+        label_keys: tuple[bytes, ...] = ()
+        # A node that refuses labels would refuse a release with the key of a label.
+        if lease.labelled_until and self._context.labels is not None:
+            label_key = lease.spec.kind.label_key
+            label_keys = tuple([label_key(key, lease.token) for key in lease.spec.keys])
+        return self._releases.send(
+            lease.spec, lease.token, lease.granted, lease.longest_ttl, now, label_keys
+        )
+
+    def _send_all(self, leases: set[LeaseRecord]) -> None:
+        now = self._context.clock()
+        for lease in leases:
+            self.send(lease, now)
