@@ -25,6 +25,7 @@ from aioredlock_ng.events import Event, QuorumLost, QuorumRegained
 from tests.support.rig import NODE_TIMEOUT
 
 if TYPE_CHECKING:
+    from aioredlock_ng import Lease
     from aioredlock_ng._nodes.port import Sink
     from tests.support.rig import Rig
 
@@ -287,6 +288,31 @@ async def test_fail_fast_ends_a_wait_during_which_the_majority_is_lost(rig: Rig)
     with pytest.raises(QuorumUnreachable):
         await waiting
     assert now() - since < 1
+
+
+async def test_fail_fast_ends_a_wait_behind_a_task_that_waits_for_the_majority(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a")
+
+    def waiter(*, fail_fast: bool) -> asyncio.Task[Lease]:
+        return asyncio.create_task(process.lock("a", fail_fast=fail_fast).acquire())
+
+    patient, hasty = [], []
+    for _ in range(3):
+        patient.append(waiter(fail_fast=False))
+        hasty.append(waiter(fail_fast=True))
+    await asyncio.sleep(1)
+    since = now()
+    rig.stop(0, 1)
+    for task in hasty:
+        with pytest.raises(QuorumUnreachable, match="memory-0: failed"):
+            await asyncio.wait_for(task, 1)
+    assert now() - since < 1
+    assert not any(task.done() for task in patient)
+    rig.vacate(b"a")
+    rig.start(0, 1)
+    for task in patient:
+        await (await task).release()
 
 
 @pytest.mark.parametrize("how", ["stop", "refuse"])

@@ -192,10 +192,8 @@ class Acquisition(Call):
         context.counters.refused += 1
         counted = tally(attempt.replies, context.quorum, context.quarantine)
         reachable = counted.reachable and not trouble
-        waits = not (
-            self._blocking_timeout == 0
-            or (self.spec.fail_fast and not reachable and context.no_quorum())
-        )
+        lost = not reachable and context.no_quorum()
+        waits = not (self._blocking_timeout == 0 or (self.spec.fail_fast and lost))
         if waits and reachable and not self._alone and not counted.hopeless:
             self.unreachable = False
             # The command to enter the queues is sent before the release. A node that granted can
@@ -204,6 +202,8 @@ class Acquisition(Call):
             self._undo(attempt, granted)
             return
         self._undo(attempt, granted)
+        if lost:
+            self._lines.fail_behind(self, attempt)
         if counted.hopeless:
             why = "refused for a reason that waiting does not cure"
             self.give_up(not_acquired(QuorumUnreachable, why, self))

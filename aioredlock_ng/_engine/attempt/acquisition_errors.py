@@ -29,7 +29,8 @@ def not_acquired(kind: type[_Error], why: str, asked: Attempts) -> _Error:
     """Return the error for the caller of an acquisition.
 
     The error has the votes of the latest attempt. If this attempt still waits for its first answer,
-    the error has the votes of the previous attempt.
+    the error has the votes of the previous attempt. The previous attempt of a waiting task may be
+    an attempt of another task of its line.
     """
     context, attempt = asked.context, _most_telling(asked.round, asked.before)
     votes = [] if attempt is None else _votes(context, attempt)
@@ -115,14 +116,11 @@ def _expires_in(asked: Attempts) -> float | None:
 
 
 def _most_telling(latest: Round | None, before: Round | None) -> Round | None:
-    if (
-        latest is not None
-        and latest.open
-        and before is not None
-        and not any(map(_is_news, latest.replies))
+    if latest is None or (
+        latest.open and before is not None and not any(map(_is_news, latest.replies))
     ):
-        # The latest attempt has no answers yet, so the error shows the votes of the previous
-        # attempt.
+        # There is no latest attempt, or it has no answers yet. So the error shows the votes of the
+        # previous attempt.
         return before
     return latest
 

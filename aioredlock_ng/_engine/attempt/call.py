@@ -9,10 +9,11 @@ from aioredlock_ng._engine.attempt.acquisition_errors import (
     ask_for_label,
     held_by_another,
     name_holder,
+    not_acquired,
 )
 from aioredlock_ng._engine.attempt.second_round import SecondRound
 from aioredlock_ng._engine.caller import caller_in_words, caller_inside
-from aioredlock_ng.errors import LockHeld, UpgradeRefused
+from aioredlock_ng.errors import LockHeld, QuorumUnreachable, UpgradeRefused
 from aioredlock_ng.events import WaiterWoken
 
 if TYPE_CHECKING:
@@ -116,6 +117,14 @@ class Call(SecondRound):
         self.context.counters.acquired += 1
         self._extender.adopt(lease)
         self.future.set_result(lease)
+
+    def fail_with(self, attempt: Round) -> None:
+        self.before = self.before or attempt
+        self.give_up(not_acquired(QuorumUnreachable, "no quorum could be asked", self))
+
+    def give_up(self, error: BaseException | None) -> None:
+        """End the acquisition. The subclass implements this."""
+        raise NotImplementedError
 
     def refuse_deadlock(self, holders: Sequence[LeaseRecord]) -> None:
         """Raise an error if the caller would wait for ever for a lock that it holds itself.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.spec import LineKey, LockSpec, Numbered
     from aioredlock_ng._engine.waiting.place import Place
     from aioredlock_ng._vocabulary.causes import WakeCause
@@ -75,6 +76,12 @@ class Contender(Protocol[_H]):
 
     def give_up(self, error: BaseException | None) -> None:
         """End the acquisition with this error; None if its caller was cancelled."""
+
+    def fail_with(self, attempt: Round) -> None:
+        """End the acquisition, because this attempt of its line has shown that no quorum can grant.
+
+        The error shows the votes of the attempt.
+        """
 
     def refuse_deadlock(self, holders: Sequence[_H]) -> None:
         """Raise an error if the task would wait for one of its own leases among `holders`.
