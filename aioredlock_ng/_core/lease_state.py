@@ -118,6 +118,11 @@ class LeaseState:
         return bool(self._sent)
 
     @property
+    def renewal_sent(self) -> bool:
+        """True once a renewal of this lease itself was sent; see `follow`."""
+        return self._latest is not None
+
+    @property
     def shortest_ttl(self) -> float:
         """The shortest ttl that a node may have given the keys.
 

@@ -11,6 +11,7 @@ from aioredlock_ng import AcquireTimeout, ConfigurationError, LockLost, QuorumUn
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.queue_formats import OFFER
 from aioredlock_ng._nodes.memory import MemoryNode
+from aioredlock_ng.events import LeaseLost
 from tests.engine.rwlocks import (
     KEY,
     NAME,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from aioredlock_ng import Lease
+    from aioredlock_ng.events import Event
     from tests.support.rig import Process, Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -598,6 +600,29 @@ async def test_no_lease_of_a_task_that_reads_again_outlives_an_unconfirmed_short
 
     with pytest.raises(LockLost):
         await read_twice()
+
+
+async def test_a_lease_that_follows_an_unconfirmed_renewal_but_renews_nothing_expires(
+    rig: Rig,
+) -> None:
+    events: list[Event] = []
+    process = await rig.process(ttl=3.0, sinks=[events.append])
+    with pytest.raises(LockLost):
+        await read_nested(rig, process)
+    causes = sorted(event.cause for event in events if isinstance(event, LeaseLost))
+    assert causes == ["expired", "unrenewed"]
+
+
+async def read_nested(rig: Rig, process: Process) -> None:
+    """Read again without renewals, while a renewal of the outer lease is unconfirmed."""
+    async with rwlock(process, on_lost="flag").read() as outer:
+        await asyncio.sleep(0.5)
+        rig.hang(0, 1, 2)
+        await asyncio.sleep(1.0)
+        inner = await rwlock(process, auto_extend=False).read().acquire()
+        assert inner.token == outer.token
+        await inner.wait_lost()
+        await asyncio.sleep(0.1)
 
 
 async def test_no_reader_shares_a_grant_while_a_shorter_ttl_is_unconfirmed(rig: Rig) -> None:

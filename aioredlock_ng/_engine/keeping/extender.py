@@ -225,7 +225,7 @@ class Extender(Endings):
     def _overdue(self, lease: LeaseRecord) -> None:
         if lease.deadline == lease.ends_at:
             self.lose(lease, MAX_HOLD)
-        elif lease.spec.auto_extend or lease.unconfirmed:
+        elif lease.spec.auto_extend or (lease.renewal_sent and lease.unconfirmed):
             self.lose(lease, UNRENEWED + self._standstill(lease))
         else:
             self.lose(lease, EXPIRED)

@@ -249,7 +249,7 @@ class LeaseRecord(LeaseState):
 
     def _ballot_of_grant(self) -> Ballot:
         """Return the ballot for another lease of the grant, which no batch knows."""
-        return self.ballot if self._latest is None else Counted(self.ballot.held(self))
+        return Counted(self.ballot.held(self)) if self.renewal_sent else self.ballot
 
     def downgrade(self) -> None:
         """Become a read lease, with the fence of a reader."""
