@@ -282,6 +282,22 @@ async def test_an_expired_entry_is_missing_though_others_keep_the_key(both: Both
     assert await readers(both) == [A]
 
 
+async def test_an_expired_entry_is_neither_released_by_force_nor_notified_of_a_writer(
+    both: Both,
+) -> None:
+    expired, other = entry("e", "d"), entry("f", "d")
+    await both.ask(read(A))
+    await both.ask(read(expired, ttl=BRIEF))
+    await asyncio.sleep(2 * BRIEF / 1000)
+    forced = READING.force_releasing(K, (b"1",), 160, (expired,))
+    await both.ask(stand_to_write(WRITER, 1))
+    assert await both.ask(forced) == ForceReleased(0)
+    await both.ask(leaving(K, WRITER))
+    await both.ask(read(other))
+    await both.ask(stand_to_write(WRITER, 2))
+    assert await both.messages(1) == [b"-1 %b k" % MANAGERS["d"]]
+
+
 async def test_a_dead_reader_keeps_a_writer_out_for_its_own_ttl_alone(both: Both) -> None:
     await both.ask(read(A, ttl=60_000))
     await both.ask(read(B, ttl=BRIEF))

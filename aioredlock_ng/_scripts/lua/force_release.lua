@@ -23,7 +23,7 @@ for i = 1, n do
   local holder = redis.pcall('GET', KEYS[i])
   if type(holder) == 'table' and has_readers(KEYS[i]) then
     holder = nil
-    for _, entry in ipairs(redis.call('ZRANGE', KEYS[i], 0, -1)) do
+    for _, entry in ipairs(live_entries(KEYS[i])) do
       if tokens[entry] then ended[#ended + 1] = {KEYS[i], entry} end
     end
   end

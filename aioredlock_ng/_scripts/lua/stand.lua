@@ -54,7 +54,11 @@ if not is_taken then
   is_new, rank = enter(queue, ticket, member, life)
   if #KEYS > 1 or is_new and value == READERS then
     -- part: entries
-    if is_new and value == READERS then announce_writer(key, ask('ZRANGE', key, 0, -1) or {}) end
+    if is_new and value == READERS then
+      -- A missing permission must not end the script.
+      local known, entries = pcall(live_entries, key)
+      if known then announce_writer(key, entries) end
+    end
     for i = 1, place - 1 do
       local kept = offer_to(claim)
       -- An unneeded SET would end the tracking of the key, so an offer that lives long enough is

@@ -19,6 +19,16 @@ local function has_entry(key, entry, now)
   return expiry and tonumber(expiry) >= now
 end
 
+-- Returns the entries that have not expired.
+local function live_entries(key)
+  local entries, live = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'), {}
+  local now = now_ms()
+  for i = 1, #entries, 2 do
+    if tonumber(entries[i + 1]) >= now then live[#live + 1] = entries[i] end
+  end
+  return live
+end
+
 -- Deletes the expired entries. Returns the latest entry before that, and its expiry. Without
 -- permission for ZREVRANGE, `value_of` takes other data for readers. This data must not be pruned,
 -- so ZREVRANGE comes first. The call fails without the permission.
