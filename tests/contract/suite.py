@@ -523,6 +523,20 @@ class NodeContract(GuardedContract, QueueContract):
         await heard.hears_of(b"a")
         assert await looks(node, MUTEX.inspecting((b"a",))) == (FREE,)
 
+    @pytest.mark.parametrize("changed", [b"a", b"b", b"c"])
+    async def test_a_waiter_for_several_keys_is_notified_of_a_change_of_each_key(
+        self, place: Place, changed: bytes
+    ) -> None:
+        holder, _ = await place.node()
+        waiter, heard = await place.node()
+        for key in (b"b", b"c"):
+            await ask(holder, acquire(key, key))
+        command = stand(b"1:-0123456789abcdef:1:1000", b"a", b"b", b"c", tracked=True, kept=0)
+        await ask(waiter, command)
+        heard.forget()
+        await place.put(changed.decode(), "another", TTL)
+        await heard.hears_of(changed)
+
     async def test_the_answer_to_a_tracked_request_comes_before_its_notifications(
         self, place: Place
     ) -> None:

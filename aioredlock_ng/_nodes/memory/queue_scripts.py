@@ -58,8 +58,9 @@ class StandingServer(Keyspace):
             len(keys) - 1,
         )
         key, queues = keys[place], self.queues
-        if command.tracked:
-            self._track(key, by)
+        # A server tracks every key that the script reads, until the script writes the key.
+        for read in keys:
+            self._track(read, by)
         is_new = queues.enter(own, key, claim, int(life) / 1000)
         if is_new and values[place] == READERS:
             queues.announce_writer(own, key, self.entries(key))
