@@ -327,6 +327,23 @@ async def test_a_writer_learns_of_an_earlier_expiry_although_its_own_process_end
         await (await writer).release()
 
 
+async def test_a_reader_after_a_downgrade_ignores_the_report_of_an_earlier_writer(
+    rig: Rig,
+) -> None:
+    first, second = [await rig.process() for _ in range(2)]
+    lease = await rwlock(first).read().acquire()
+    writer = writing(second)
+    # By then, a quorum has reported the writer to the first process.
+    await asyncio.sleep(10 * WAY)
+    await lease.release()
+    await (await writer).release()
+    lease = await rwlock(first).write().acquire()
+    await lease.downgrade()
+    asked = first.questions()
+    await rwlock(first).read().acquire()
+    assert asked[0].script.name == "acquire_read"
+
+
 async def is_free_after(rig: Rig, deadline: float) -> None:
     """Check that the lock is held until this deadline, and free soon after it."""
     await asyncio.sleep(deadline - now())

@@ -56,6 +56,8 @@ class ReaderLines(SlotLines):
         # The time for sharing is that of an earlier read grant. A reader that shared this grant
         # could enter before a waiting writer, or outlive a shorter ttl that the nodes executed.
         line.shared_until = 0.0
+        # Reports of a waiting writer were about earlier read grants.
+        line.reports = None
 
     def _must_queue(self, line: Line[LeaseRecord]) -> bool:
         """Return True if a quorum has just reported a writer that waits for this process's readers.
