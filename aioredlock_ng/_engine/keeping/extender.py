@@ -121,9 +121,9 @@ class Extender(Endings):
     def release(self, lease: LeaseRecord) -> Round | None:
         """End a lease, and release its keys on the nodes.
 
-        If `min_hold` is not over, a mark (see `_core/over.py`) replaces the token, and the keys
-        stay taken until the end of `min_hold`. When the method returns, the release is queued. The
-        attempt of the next task in line is queued behind the release.
+        If `min_hold` is not over, a mark (see `_core/over_mark.py`) replaces the token, and the
+        keys stay taken until the end of `min_hold`. When the method returns, the release is queued.
+        The attempt of the next task in line is queued behind the release.
 
         Returns:
             The round of the release. None if the lease had ended already, if its deadline has

@@ -2,8 +2,8 @@
 
 The first ttl of the keys is at least as long as the minimum hold, so even a crash does not free the
 keys early. Renewals and repairs keep the keys at least until the end of the minimum hold. If a
-lease ends early, a mark (see `_core/over.py`) replaces the token in the keys. The keys then expire
-at the end of the minimum hold.
+lease ends early, a mark (see `_core/over_mark.py`) replaces the token in the keys. The keys then
+expire at the end of the minimum hold.
 """
 
 from __future__ import annotations
