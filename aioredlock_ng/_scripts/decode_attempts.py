@@ -55,7 +55,7 @@ def acquire(reply: Any, call: Call) -> Granted | Refused | None:
 def acquire_guarded(reply: Any, call: Call) -> Acquired | None:
     if type(reply) is int:
         return GRANTED if reply == 1 else None
-    if decoding.starts(reply, 2, 2):
+    if decoding.is_pair(reply, 2):
         # A reply whose counter is not below the fence does not fit. With this counter, the lease
         # would get fences of another grant.
         asked, fence = call.args[5] == b"1", int(call.args[3] or 0)
@@ -68,7 +68,7 @@ def acquire_read(reply: Any, call: Call) -> Acquired | None:
     fenced = call.args[3] != b""
     if type(reply) is int:
         return GRANTED if reply == 1 and not fenced else None
-    return None if not fenced and decoding.starts(reply, 2, 1) else _guarded(reply, 1)
+    return None if not fenced and decoding.is_pair(reply, 1) else _guarded(reply, 1)
 
 
 def acquire_each(reply: Any, call: Call) -> AcquiredEach | None:
@@ -131,7 +131,7 @@ def confirm(reply: Any, _call: Call) -> Granted | Unacknowledged | None:
         return GRANTED if reply == 1 else None
     return (
         Unacknowledged(reply[1])
-        if decoding.starts(reply, 2, 0) and decoding.is_int(reply[1], -decoding.LARGEST - 1)
+        if decoding.is_pair(reply, 0) and decoding.is_int(reply[1], -decoding.LARGEST - 1)
         else None
     )
 
@@ -151,14 +151,14 @@ def _refused(reply: Any, keys: int) -> Refused | None:
 
 
 def _guarded(reply: Any, keys: int) -> Acquired | None:
-    if decoding.starts(reply, 2, 1):
+    if decoding.is_pair(reply, 1):
         # Lua returns a damaged counter of 2**63 or more as a negative number. A counter of 0 is
         # damage, too, because every fence is above 0 and would have replaced this counter.
         counter = reply[1]
         if not decoding.is_int(counter, -decoding.LARGEST - 1):
             return None
         return Granted(counter) if 0 < counter <= LATEST_US else BROKEN_COUNTER
-    if decoding.starts(reply, 2, -1):
+    if decoding.is_pair(reply, -1):
         return Quarantined(seconds_until(reply[1])) if decoding.is_int(reply[1], -1) else None
     return _refused(reply, keys)
 
@@ -171,7 +171,7 @@ def _taken(item: Any, *, guarded: bool) -> Acquired | None:
 
 def _freed(item: Any) -> Released | None:
     """Read the answer to the release of one key, which may show the highest ticket."""
-    if decoding.starts(item, 2, 1):
+    if decoding.is_pair(item, 1):
         return Released(1, item[1]) if decoding.is_int(item[1], 0, LARGEST_TICKET) else None
     return _given(item)
 

@@ -16,7 +16,7 @@ from aioredlock_ng._core.votes import Garbled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["LARGEST", "Asked", "Call", "are", "garbled", "is_int", "kind_of", "starts"]
+__all__ = ["LARGEST", "Asked", "Call", "are", "garbled", "is_int", "is_pair", "kind_of"]
 
 LARGEST = 2**63 - 1
 """The largest integer of RESP. The big numbers of RESP3 are refused, because the conversion of a
@@ -65,11 +65,9 @@ def is_int(item: Any, least: int, most: int = LARGEST) -> bool:
     return type(item) is int and least <= item <= most
 
 
-def starts(reply: Any, length: int, first: int) -> bool:
-    """Return True for a list of this length that begins with this integer."""
-    return (
-        type(reply) is list and len(reply) == length and type(reply[0]) is int and reply[0] == first
-    )
+def is_pair(reply: Any, first: int) -> bool:
+    """Return True for a list of two items that begins with this integer."""
+    return type(reply) is list and len(reply) == 2 and type(reply[0]) is int and reply[0] == first
 
 
 def are(reply: Any, most: int, fits: Callable[[Any], bool] | None) -> bool:
