@@ -94,7 +94,6 @@ class Extender(Endings):
         Returns:
             True if the lease has ended. False if the caller must call `release` instead.
         """
-        line = lease.line
         now = self._context.clock()
         if lease.read_grant is not None and lease.read_grant.outlives(lease, now):
             if lease.deadline <= now:
@@ -105,8 +104,6 @@ class Extender(Endings):
             self._lines.freed(lease)
             self._released(lease, now)
             return True
-        if line is None or (not line.queue and line.contender is None):
-            return False
         successor = self._lines.successor(lease, now)
         if successor is None:
             return False
