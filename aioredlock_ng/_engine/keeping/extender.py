@@ -259,8 +259,7 @@ class Extender(Endings):
         return release
 
     def _forget(self, lease: LeaseRecord) -> None:
-        if lease.slot is not None or lease.timer is not None:
-            lease.unschedule()
+        lease.unschedule()
         if isinstance(lease.ballot, Batch):
             lease.ballot = Counted(lease.ballot.held(lease))
         self.leases.discard(lease)
