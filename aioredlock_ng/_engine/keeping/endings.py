@@ -32,7 +32,9 @@ class Endings:
             )
 
     def report_end(self, lease: LeaseRecord) -> None:
-        """Report to listeners that a caller's lease is lost or abandoned."""
+        """Report to listeners that a lease is lost or abandoned, if a caller has it."""
+        if not lease.taken:
+            return
         context, resource = self._context, lease.spec.resource
         shared = lease.spec.kind.shared
         if lease.phase is Phase.LOST:

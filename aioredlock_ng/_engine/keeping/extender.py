@@ -151,8 +151,7 @@ class Extender(Endings):
                 lease.read_grant.expire_with(lease)
                 self._releases.left(lease.read_grant, lease, self._context.clock())
             self._lines.freed(lease)
-            if lease.taken:
-                self.report_end(lease)
+            self.report_end(lease)
 
     def lose(self, lease: LeaseRecord, reason: str) -> None:
         """Declare a lease lost, unless it has already ended.
@@ -168,8 +167,7 @@ class Extender(Endings):
         # the body need not be cancelled.
         if lease.asking is None:
             lease.notify_body()
-        if lease.taken:
-            self.report_end(lease)
+        self.report_end(lease)
 
     def forsake(self, lease: LeaseRecord, reason: str, *, dead: bool = False) -> None:
         """Declare a lease lost, unless it has already ended, and leave its keys to expire.
@@ -188,8 +186,7 @@ class Extender(Endings):
         self._lines.freed(lease)
         if dead or lease.asking is None:
             lease.notify_body()
-        if lease.taken:
-            self.report_end(lease)
+        self.report_end(lease)
 
     def check(self, lease: LeaseRecord) -> None:
         """Declare a lease lost if its deadline has passed, but its timer has not run yet.
