@@ -221,6 +221,29 @@ async def test_try_acquire_finds_a_slot_that_only_a_minority_of_nodes_still_keep
         await lease.release()
 
 
+async def test_a_try_of_a_semaphore_ends_although_others_take_every_slot_that_it_finds(
+    rig: Rig,
+) -> None:
+    process = await rig.process()
+    for number in range(1, 5):
+        rig.occupy(b"gpu#%d" % number)
+    asked = process.questions()
+
+    async def rival() -> None:
+        while True:
+            await asyncio.sleep(WAY / 4)
+            if asked[-1].script.name == "inspect":
+                rig.vacate(b"gpu#1")
+            else:
+                rig.occupy(b"gpu#1")
+
+    call = asyncio.ensure_future(semaphore(process, 4).try_acquire())
+    rivalry = asyncio.ensure_future(rival())
+    assert await call is None
+    rivalry.cancel()
+    assert 3 <= process.redlock.stats().attempts < 10
+
+
 async def test_slots_that_no_quorum_has_shown_do_not_count_as_held(rig: Rig) -> None:
     process = await rig.process()
     for number in range(1, 5):
