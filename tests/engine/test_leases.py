@@ -854,3 +854,16 @@ async def test_a_call_that_no_node_can_hear_lets_the_event_loop_run(
     with pytest.raises(QuorumUnreachable):
         await call(lease)
     assert ran
+
+
+async def test_leases_whose_min_holds_end_at_nearly_the_same_time_are_renewed_together(
+    rig: Rig,
+) -> None:
+    process = await rig.process(ttl=10.0)
+    for number in range(40):
+        await process.lock(f"a{number}", min_hold=8.0).acquire()
+    sent = process.questions()
+    await asyncio.sleep(5.0)
+    renewals = {id(command) for command in sent if command.script.name == "extend"}
+    assert process.redlock.stats().renewals == 40
+    assert len(renewals) <= 10
