@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 from aioredlock_ng._election.leader_watch import changed
 from aioredlock_ng._election.term import Term
 from aioredlock_ng._engine.loops import running_loop
-from aioredlock_ng._notes import add_note
+from aioredlock_ng._notes import add_note, loss_in
 from aioredlock_ng._threaded.latch import Latch
 from aioredlock_ng.errors import (
     LockLost,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from aioredlock_ng.lease import Lease
     from aioredlock_ng.lock import Lock
 
-__all__ = ["Candidacy", "is_of"]
+__all__ = ["Candidacy"]
 
 R = TypeVar("R")
 
@@ -259,7 +259,7 @@ class Candidacy:
         if over is None or (exc is None and self.resigned and not ours):
             return
         try:
-            if exc is None or ours or is_of(exc, self._lock.resource):
+            if exc is None or ours or loss_in(exc, self._lock.resource) is not None:
                 self.over = over
                 raise over from exc
             add_note(exc, str(over))
@@ -291,10 +291,3 @@ def _cause(exc: BaseException | None) -> Literal["done", "failed", "cancelled"]:
     if exc is None:
         return "done"
     return "cancelled" if isinstance(exc, asyncio.CancelledError) else "failed"
-
-
-def is_of(exc: BaseException, name: str) -> bool:
-    """Return True for a `LockLost` of the lock `name`, or for a group of only these errors."""
-    if isinstance(exc, BaseExceptionGroup):
-        return all(is_of(part, name) for part in exc.exceptions)
-    return isinstance(exc, LockLost) and exc.resource == name

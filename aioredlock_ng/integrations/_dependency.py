@@ -16,7 +16,7 @@ from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, 
 from ._endpoints import work_of
 from ._openapi import parameter_of, response_of
 from ._parameters import Parameters
-from ._policy import UNAVAILABLE, Policy
+from ._policy import UNAVAILABLE, Policy, loss_of
 from ._template import UnusableValue
 from ._threads import outlasting
 
@@ -119,10 +119,10 @@ class LockDependency:
             if lease is not None:
                 raise
             raise self._unavailable(error) from error
-        except LockLost as error:
-            if lease is None or not lease.was_gone:
+        except (LockLost, ExceptionGroup) as error:
+            if (loss := loss_of(lease, error)) is None:
                 raise
-            raise self._unavailable(error) from error
+            raise self._unavailable(loss) from loss
 
     def _unavailable(self, error: LockNotAcquired | LockLost) -> LockUnavailable:
         return LockUnavailable(*self._policy.answer(error))

@@ -12,6 +12,7 @@ from aiohttp import web
 from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, Redlock
 
 from ._makers import check_makers, values_of
+from ._policy import loss_of
 from ._template import UnusableValue
 from ._threads import outlasting
 
@@ -161,12 +162,12 @@ class Locks:
             if lease is not None:
                 raise
             raise self._unavailable(error) from error
-        except LockLost as error:
+        except (LockLost, ExceptionGroup) as error:
             # If a response has begun, send no error response. The client would read it as a part of
             # the first one.
-            if lease is None or not lease.was_gone or request.writer.output_size > 0:
+            if (loss := loss_of(lease, error)) is None or request.writer.output_size > 0:
                 raise
-            raise self._unavailable(error) from error
+            raise self._unavailable(loss) from loss
         finally:
             request[LEASE] = outer
 

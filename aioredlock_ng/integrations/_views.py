@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 from aioredlock_ng import ConfigurationError, LockLost, LockNotAcquired
 
-from ._policy import Answer, Policy
+from ._policy import Answer, Policy, loss_of
 from ._template import UnusableValue
 
 if TYPE_CHECKING:
@@ -192,10 +192,10 @@ class ViewLock:
             if lease is not None:
                 raise
             raise Refused(self._policy.answer(error)) from error
-        except LockLost as error:
-            if lease is None or not lease.was_gone:
+        except (LockLost, ExceptionGroup) as error:
+            if (loss := loss_of(lease, error)) is None:
                 raise
-            raise Refused(self._policy.answer(error)) from error
+            raise Refused(self._policy.answer(loss)) from loss
 
     def _values(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], more: Mapping[str, Any]

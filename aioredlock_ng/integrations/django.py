@@ -17,6 +17,7 @@ from aioredlock_ng.guarded import described
 from aioredlock_ng.options import check_shared
 from aioredlock_ng.sync.guarded import refuse_unrun
 
+from ._policy import loss_of
 from ._settings import manager_from
 from ._sigterm import ending_by_sigterm
 from ._tasks import is_held
@@ -206,10 +207,10 @@ def locked_command(
                     self.stdout.write(f"skipped: {error}")
                     return None
                 _fail(error, _HELD if is_held(error) else _NO_QUORUM)
-            except LockLost as error:
-                if lease is None or not lease.was_gone:
+            except (LockLost, ExceptionGroup) as error:
+                if (loss := loss_of(lease, error)) is None:
                     raise
-                _fail(error, _LOST)
+                _fail(loss, _LOST)
 
         return call  # type: ignore[return-value]
 

@@ -16,9 +16,8 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aioredlock_ng
-from aioredlock_ng._election.candidacy import is_of
 from aioredlock_ng._leases.lease_base import thread_inside
-from aioredlock_ng._notes import add_note
+from aioredlock_ng._notes import add_note, loss_in
 from aioredlock_ng.errors import ConfigurationError, RedlockClosed, RedlockError
 from aioredlock_ng.sync._lock import start_on_lost
 from aioredlock_ng.sync._term_lease import TermLease
@@ -182,7 +181,8 @@ class Stand:
         try:
             return self._thread.run(end, self._undo)
         except RedlockClosed:
-            if error is not None and not (lease.raised(error) or is_of(error, lease.resource)):
+            known = error is None or lease.raised(error) or loss_in(error, lease.resource)
+            if error is not None and not known:
                 add_note(error, str(lease.lost_error()))
                 return Over(failed=True)
             if self._rejoin:
@@ -282,7 +282,7 @@ class Stand:
             return self._result
         if lease.must_end and lease.raised(error):
             raise asyncio.CancelledError
-        if is_of(error, lease.resource):
+        if loss_in(error, lease.resource) is not None:
             raise error
         raise _BodyFailed
 

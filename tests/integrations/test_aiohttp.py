@@ -5,6 +5,7 @@ does.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import date
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -220,6 +221,47 @@ async def test_a_loss_cancels_the_handler_and_is_answered_by_503(
         assert stage.events == ["rolled back"]
         stage.go.set()
         assert (await client.post("/accounts/42")).status_code == 200
+
+
+async def test_a_loss_in_a_task_group_is_answered_by_503_unless_another_error_is_beside_it(
+    nodes: NodeSet, elsewhere: Redlock
+) -> None:
+    seen: list[BaseException] = []
+
+    @locked("account:{id}")
+    async def pay(request: web.Request) -> web.Response:
+        lease, account = lease_of(request), request.match_info["id"]
+
+        async def write() -> None:
+            lease.check()
+
+        async def fail() -> None:
+            raise LookupError(account)
+
+        await elsewhere.force_release(f"account:{account}")
+        with suppress(LockLost):
+            await lease.verify()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(write())
+            if account == "broken":
+                group.create_task(fail())
+        return web.Response()
+
+    @web.middleware
+    async def see(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except (LockUnavailable, ExceptionGroup) as error:
+            seen.append(error)
+            raise
+
+    async with aiohttp_client(make_app(pay, middlewares=[see])) as client:
+        assert (await client.post("/accounts/42")).status_code == 503
+        assert (await client.post("/accounts/broken")).status_code == 500
+    unavailable, group = seen
+    assert isinstance(unavailable.__cause__, LockLost)
+    assert isinstance(group, ExceptionGroup)
+    assert group.subgroup(LookupError) is not None
 
 
 async def test_a_loss_that_only_the_release_finds_is_answered_by_503(nodes: NodeSet) -> None:

@@ -373,6 +373,12 @@ def test_a_command_in_the_same_process_is_skipped_or_fails(
     project: Callable[..., None], nodes: NodeSet
 ) -> None:
     command, out, done = Import(), io.StringIO(), list[set[str]]()
+
+    async def check_in_tasks() -> None:
+        lease = get_redlock().current_lease
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.to_thread(lease.verify))
+
     command.body = lambda: done.append(held(nodes))
     with Redlock.from_env() as elsewhere:
         with elsewhere.lock("import:a"):
@@ -385,6 +391,10 @@ def test_a_command_in_the_same_process_is_skipped_or_fails(
             elsewhere.force_release("import:a"),
             get_redlock().current_lease.wait_lost(PATIENCE),
         )
+        with pytest.raises(CommandError, match="was lost") as error:
+            call_command(command, shop="a")
+        assert error.value.returncode == 75
+        command.body = lambda: (elsewhere.force_release("import:a"), asyncio.run(check_in_tasks()))
         with pytest.raises(CommandError, match="was lost") as error:
             call_command(command, shop="a")
         assert error.value.returncode == 75

@@ -4,6 +4,7 @@ does.
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import Annotated, Any
 
 import anyio.to_thread
@@ -184,6 +185,52 @@ async def test_a_loss_that_the_endpoint_finds_itself_is_answered_by_503(
 
     async with fastapi_client(app) as client:
         assert (await client.post("/orders/42")).status_code == 503
+
+
+@both_scopes
+async def test_a_loss_in_a_task_group_is_answered_by_503_unless_another_error_is_beside_it(
+    nodes: NodeSet, elsewhere: Redlock, scope: Any
+) -> None:
+    app = FastAPI(lifespan=redlock_lifespan())
+    seen: list[BaseException] = []
+
+    @app.post("/orders/{order_id}")
+    async def pay(
+        order_id: str,
+        lease: Annotated[Lease, Depends(lock_for("order:{order_id}"), scope=scope)],
+    ) -> None:
+        async def write() -> None:
+            lease.check()
+
+        async def fail() -> None:
+            raise LookupError(order_id)
+
+        await elsewhere.force_release(f"order:{order_id}")
+        with suppress(LockLost):
+            await lease.verify()
+        async with asyncio.TaskGroup() as group, asyncio.TaskGroup() as inner:
+            inner.create_task(write())
+            group.create_task(write())
+            if order_id == "broken":
+                group.create_task(fail())
+
+    @app.exception_handler(ExceptionGroup)
+    async def own(request: Request, error: ExceptionGroup) -> JSONResponse:
+        seen.append(error)
+        return JSONResponse(None, status_code=500)
+
+    @app.exception_handler(LockUnavailable)
+    async def told(request: Request, error: LockUnavailable) -> JSONResponse:
+        assert isinstance(error.__cause__, LockLost)
+        return JSONResponse(None, status_code=error.status_code)
+
+    async with fastapi_client(app) as client:
+        assert (await client.post("/orders/42")).status_code == 503
+        assert not seen
+        assert (await client.post("/orders/broken")).status_code == 500
+    (group,) = seen
+    assert isinstance(group, ExceptionGroup)
+    assert group.subgroup(LookupError) is not None
 
 
 async def test_a_loss_that_only_the_release_finds_is_answered_by_503(nodes: NodeSet) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from aioredlock_ng.sync import Lease
     from tests.support.node_set import NodeSet
 
 pytestmark = pytest.mark.once
@@ -92,6 +94,10 @@ def test_threads_of_a_server_lose_no_count(app: flask.Flask, nodes: NodeSet) -> 
 def test_a_view_that_loses_its_lock_is_answered_by_503(app: flask.Flask, nodes: NodeSet) -> None:
     checked: list[bool] = []
 
+    async def check_in_tasks(lease: Lease) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.to_thread(lease.check))
+
     @app.post("/<kind>")
     @locked("a")
     def view(kind: str) -> str:
@@ -101,11 +107,13 @@ def test_a_view_that_loses_its_lock_is_answered_by_503(app: flask.Flask, nodes: 
         assert lease.wait_lost(PATIENCE)
         if kind == "checks":
             lease.check()
+        if kind == "checks-in-tasks":
+            asyncio.run(check_in_tasks(lease))
         checked.append(True)
         return ""
 
     client = app.test_client()
-    for kind in ("checks", "hopes"):
+    for kind in ("checks", "checks-in-tasks", "hopes"):
         answer = client.post(f"/{kind}")
         assert answer.status_code == 503
         assert "may or may not have taken effect" in answer.json["detail"]
