@@ -271,7 +271,8 @@ class Lock:
         try:
             if exc is None or ours:
                 raise error from exc
-            if not isinstance(exc, LockLost):
+            # A body may fail by the loss of another lock.
+            if not (isinstance(exc, LockLost) and exc.resource == lease.resource):
                 add_note(exc, str(error))
         finally:
             # The error's traceback refers to this frame. Without the `del`, both would form a cycle

@@ -201,7 +201,8 @@ class Lock:
         error = lease.lost_error()
         if exc is None:
             raise error
-        if not isinstance(exc, LockLost):
+        # A body may fail by the loss of another lock.
+        if not (isinstance(exc, LockLost) and exc.resource == lease.resource):
             add_note(exc, str(error))
 
     def leave(self, lease: Lease) -> None:

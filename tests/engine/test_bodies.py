@@ -269,6 +269,19 @@ async def test_the_bodys_own_error_wins_over_the_loss_and_carries_a_note(rig: Ri
     assert task().cancelling() == 0
 
 
+async def test_the_loss_of_an_inner_lock_carries_a_note_about_the_loss_of_the_outer_lock(
+    rig: Rig,
+) -> None:
+    process = await rig.process(ttl=1.0)
+    with pytest.raises(LockLost) as caught:
+        async with process.lock("outer"), process.lock("inner") as inner:
+            asyncio.get_running_loop().advance(5)  # type: ignore[attr-defined]
+            inner.check()
+    assert caught.value.resource == "inner"
+    (note,) = caught.value.__notes__
+    assert "'outer' was lost" in note
+
+
 async def test_a_lease_lost_in_one_task_cancels_only_the_task_inside(rig: Rig) -> None:
     process = await rig.process(ttl=30.0)
     entered = asyncio.Event()

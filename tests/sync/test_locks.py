@@ -201,6 +201,23 @@ def test_an_exception_of_the_body_wins_over_the_loss(redlock: Redlock, rival: Re
     assert "was lost" in error.value.__notes__[0]
 
 
+def test_the_loss_of_an_inner_lock_carries_a_note_about_the_loss_of_the_outer_lock(
+    redlock: Redlock, rival: Redlock
+) -> None:
+    def body() -> None:
+        with redlock.lock("outer") as outer, redlock.lock("inner") as inner:
+            for lease in (outer, inner):
+                rival.force_release(lease.resource)
+                lease.wait_lost(PATIENCE)
+            inner.check()
+
+    with pytest.raises(LockLost) as error:
+        body()
+    assert error.value.resource == "inner"
+    (note,) = error.value.__notes__
+    assert "'outer' was lost" in note
+
+
 def test_a_lease_is_extended_and_abandoned(redlock: Redlock, three_nodes: NodeSet) -> None:
     lease = redlock.lock("order", ttl=5).acquire()
     lease.extend(30)
