@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 def _right_use(election: Election) -> str:
-    call = call_of("election", election._lock.resources[0])
+    call = call_of("election", election.candidacy.lock.resources[0])
     return f"`async with {call}:`, or `await {call}.run(main)`"
 
 
@@ -50,9 +50,7 @@ class Election:
         self, source: Source, lock: Lock, key: bytes, label: str, margins: Margins, *, rejoin: bool
     ) -> None:
         self._source = source
-        self._lock = lock
         self._key = key
-        self._label = label
         self._margins = margins
         self._rejoin = rejoin
         self._candidacy = Candidacy(source, lock, key, label, margins)
@@ -60,17 +58,17 @@ class Election:
     @property
     def name(self) -> str:
         """The election's name, which is also the name of its lock."""
-        return self._lock.resource
+        return self._candidacy.lock.resource
 
     @property
     def label(self) -> str:
         """The text by which all processes know this candidate."""
-        return self._label
+        return self._candidacy.label
 
     @property
     def ttl(self) -> float:
         """Time to live of a leader's lease without renewal, in seconds."""
-        return self._lock.ttl
+        return self._candidacy.lock.ttl
 
     @property
     def step_down(self) -> float:
@@ -96,7 +94,7 @@ class Election:
         in its body, sets the value to None. At other times, only an iteration over `watch()`
         updates the value.
         """
-        return self._label if self.leading else self._candidacy.leader
+        return self.label if self.leading else self._candidacy.leader
 
     @property
     def candidacy(self) -> Candidacy:
@@ -108,7 +106,7 @@ class Election:
 
     def __repr__(self) -> str:
         state = "leads" if self.leading else "idle" if self._candidacy.idle else "stands"
-        return f"<Election {self.name!r} {self._label!r} {state}>"
+        return f"<Election {self.name!r} {self.label!r} {state}>"
 
     def check(self) -> None:
         """Raise an error if the body still works although its lease is lost.
@@ -265,7 +263,7 @@ class Election:
         """
         leaders = Leaders(
             self._source,
-            self._lock.resources[0],
+            self._candidacy.lock.resources[0],
             self._key,
             self.ttl,
             own=self._candidacy.own,

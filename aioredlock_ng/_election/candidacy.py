@@ -46,6 +46,8 @@ class Candidacy:
     """One candidate of an election.
 
     Attributes:
+        lock: The lock of the election. Its leases have the label.
+        label: The text by which all processes know this candidate.
         term: The current term; None while the candidate does not lead.
         over: The last error that `leave` raised; None if `leave` has raised no error since the last
             `finish`.
@@ -58,9 +60,9 @@ class Candidacy:
         self, source: Source, lock: Lock, key: bytes, label: str, margins: Margins
     ) -> None:
         self._source = source
-        self._lock = lock
+        self.lock = lock
         self._key = key
-        self._label = label
+        self.label = label
         self._margins = margins
         self.term: Term | None = None
         self.over: LockLost | LockReleased | None = None
@@ -96,7 +98,7 @@ class Candidacy:
         home = running_loop()
         if not self.idle:
             raise RedlockError(
-                f"this candidate for {self._lock.resource!r} stands or leads already; make another"
+                f"this candidate for {self.lock.resource!r} stands or leads already; make another"
                 " one with `redlock.election(...)`"
             )
         self._home, self._ended = home, Latch()
@@ -128,7 +130,7 @@ class Candidacy:
         """
         while not self.resigned:
             try:
-                lease = await self._unless_resigned(self._lock.acquire)
+                lease = await self._unless_resigned(self.lock.acquire)
             except QuorumUnreachable:
                 if not patient:
                     raise
@@ -167,7 +169,7 @@ class Candidacy:
                 return await term.lease.release()
             finally:
                 # The body may work on, and the next leader may begin before the body ends.
-                self._turned(None if self.leader == self._label else self.leader)
+                self._turned(None if self.leader == self.label else self.leader)
         home, ended, led = self._home, self._ended, list[bool]()
 
         def withdraw() -> None:
@@ -209,7 +211,7 @@ class Candidacy:
             self._standing = None
 
     async def _pause(self) -> None:
-        left = self._lock.ttl * (0.5 + self._source.engine().context.draw() / 2)
+        left = self.lock.ttl * (0.5 + self._source.engine().context.draw() / 2)
         while left > 0.0:
             nap = min(left, _CLOSED_AFTER)
             await asyncio.sleep(nap)
@@ -224,8 +226,8 @@ class Candidacy:
         term.begin()
         self.term = term
         self.has_led = True
-        engine.context.emit(TermBegan(self._lock.resource, self._label, lease.fence))
-        self._turned(self._label)
+        engine.context.emit(TermBegan(self.lock.resource, self.label, lease.fence))
+        self._turned(self.label)
 
     async def leave(self, exc: BaseException | None, *, in_block: bool = False) -> None:
         """End the term.
@@ -252,14 +254,14 @@ class Candidacy:
         finally:
             self.term = None
             cause = term.ended_by or ("lost" if lost else _cause(exc))
-            term.emit(TermEnded(self._lock.resource, self._label, lease.fence, term.led_for, cause))
+            term.emit(TermEnded(self.lock.resource, self.label, lease.fence, term.led_for, cause))
             # If the body outlived the lease, a watcher may know the next leader already.
-            self._turned(None if self.leader == self._label else self.leader)
+            self._turned(None if self.leader == self.label else self.leader)
         over = term.error(lost=lost)
         if over is None or (exc is None and self.resigned and not ours):
             return
         try:
-            if exc is None or ours or loss_in(exc, self._lock.resource) is not None:
+            if exc is None or ours or loss_in(exc, self.lock.resource) is not None:
                 self.over = over
                 raise over from exc
             add_note(exc, str(over))
@@ -270,7 +272,7 @@ class Candidacy:
     def own(self) -> str | None:
         """Return this candidate's label while it holds the lock, else None."""
         term = self.term
-        return None if term is None or not term.lease.valid else self._label
+        return None if term is None or not term.lease.valid else self.label
 
     def learn(self, leader: str | None) -> None:
         """Record the leader, and emit an event if the leader has changed."""
@@ -278,7 +280,7 @@ class Candidacy:
             self.leader = leader
             # A closed manager has no engine that can emit the event.
             with suppress(RedlockClosed):
-                self._source.engine().context.emit(LeaderChanged(self._lock.resource, leader))
+                self._source.engine().context.emit(LeaderChanged(self.lock.resource, leader))
 
     def _turned(self, leader: str | None) -> None:
         """Record that this candidate gets or loses the lead, and wake this manager's watchers."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from aioredlock_ng._core.owners import checked_label, printable_label
 from aioredlock_ng._election.leader_watch import Source
 from aioredlock_ng._election.term import margins_of
+from aioredlock_ng._forks import call_in_children
 from aioredlock_ng.election import Election
 from aioredlock_ng.errors import ConfigurationError
 
@@ -46,14 +47,27 @@ def candidate(
     """
     if not isinstance(rejoin, bool):
         raise ConfigurationError(f"rejoin must be True or False, not {type(rejoin).__name__}")
-    label = _label_of(label, options)
-    lock = manager.lock(name, ttl=ttl, max_hold=max_hold, owner=label)
+    chosen = _chosen_label(label, options)
+
+    def lock_and_label() -> tuple[Lock, str]:
+        label = chosen or printable_label(f"{socket.gethostname()}:{os.getpid()}")
+        return manager.lock(name, ttl=ttl, max_hold=max_hold, owner=label), label
+
+    lock, label = lock_and_label()
     margins = margins_of(lock.ttl, step_down, max_hold, options)
-    return Election(manager, lock, key, label, margins, rejoin=rejoin)
+    election = Election(manager, lock, key, label, margins, rejoin=rejoin)
+
+    def in_child(election: Election) -> None:
+        election.candidacy.lock, election.candidacy.label = lock_and_label()
+
+    if chosen is None:
+        # The label names the process, so a candidate in a forked child needs another label.
+        call_in_children(election, in_child)
+    return election
 
 
-def _label_of(label: str | None, options: Options) -> str:
-    """Return `label`. If it is None, return the manager's label, else a text of host and process.
+def _chosen_label(label: str | None, options: Options) -> str | None:
+    """Return the label that the user chose for the candidate or for the manager, or None.
 
     Raises:
         ConfigurationError: The label is invalid, or the manager writes no labels.
@@ -68,6 +82,4 @@ def _label_of(label: str | None, options: Options) -> str:
             return checked_label(label)
         except ConfigurationError as error:
             raise ConfigurationError(str(error).replace("owner must", "label must", 1)) from None
-    if isinstance(options.owner, str):
-        return options.owner
-    return printable_label(f"{socket.gethostname()}:{os.getpid()}")
+    return options.owner if isinstance(options.owner, str) else None

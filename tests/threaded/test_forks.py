@@ -303,16 +303,22 @@ def test_a_candidate_of_a_forked_child_does_not_lead_and_may_stand_anew(
     async def lead() -> int:
         options: Any = {"node_timeout": 2.5, "thread": True}
         async with aioredlock_ng.Redlock(three_nodes.urls, **options) as redlock:
-            election = redlock.election("scheduler")
+            election, named = (
+                redlock.election("scheduler"),
+                redlock.election("named", label="the scheduler"),
+            )
 
             async def child() -> None:
                 async with asyncio.timeout(PATIENCE):
                     assert not election.leading
+                    assert election.label.endswith(f":{os.getpid()}")
+                    assert named.label == "the scheduler"
                     election.check()
                     assert not await election.resign()
                     async with election as lease:
                         assert election.leading
                         await lease.verify()
+                        assert await anext(election.watch()) == election.label
                     await redlock.aclose()
 
             async with election as lease:
