@@ -10,7 +10,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
-from aioredlock_ng import ConfigurationError, LockLost, LockNotAcquired
+from aioredlock_ng import ConfigurationError, LockLost, LockNotAcquired, UpgradeRefused
 from aioredlock_ng._core.request_labels import LabelTemplate, UnusableLabel, label_template
 from aioredlock_ng._core.slots import checked_limit
 from aioredlock_ng.guarded import described
@@ -201,7 +201,7 @@ def locked_command(
                     refuse_unrun(result, handle)
                     return result
             except LockNotAcquired as error:
-                if lease is not None:
+                if lease is not None or isinstance(error, UpgradeRefused):
                     raise
                 if held == "skip" and is_held(error):
                     self.stdout.write(f"skipped: {error}")

@@ -12,7 +12,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from aioredlock_ng._core.request_labels import labels_of_calls
-from aioredlock_ng.errors import ConfigurationError, LockNotAcquired
+from aioredlock_ng.errors import ConfigurationError, LockNotAcquired, UpgradeRefused
 from aioredlock_ng.guarded import NameTemplate, called, check_guard
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def guarded(
         example: The beginning of a correct use, shown in errors.
         refused: Called with the error and the function, in place of the function, if the lock is
             not acquired. The call then returns the result of `refused`. None: the call raises the
-            error.
+            error. The call always raises `UpgradeRefused`.
 
     Raises:
         ConfigurationError: The template is not a str, or an option is invalid.
@@ -125,8 +125,9 @@ def guarded(
                     refuse_unrun(result, function)
                     return result
             except LockNotAcquired as error:
-                # If there is a lease, the error comes from a lock that the function acquires.
-                if refused is None or lease is not None:
+                # If there is a lease, the error comes from a lock that the function acquires. An
+                # `UpgradeRefused` is a mistake of the caller, which a later call would repeat.
+                if refused is None or lease is not None or isinstance(error, UpgradeRefused):
                     raise
                 return refused(error, function)  # type: ignore[no-any-return]
             except BaseException:

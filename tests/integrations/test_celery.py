@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 from celery.exceptions import TaskRevokedError
 
-from aioredlock_ng import ConfigurationError, LockHeld, LockLost
+from aioredlock_ng import ConfigurationError, LockHeld, LockLost, UpgradeRefused
 from aioredlock_ng.integrations.celery import locked
 from aioredlock_ng.sync import Redlock
 from tests.integrations.labels import sync_refusal
@@ -295,6 +295,27 @@ def test_a_task_fails_if_a_function_that_it_calls_does_not_get_its_lock(
             done = outer.apply()
         assert isinstance(done.result, LockHeld)
         assert (done.state, calls) == ("FAILURE", 1)
+
+
+@pytest.mark.parametrize("choice", ["skip", "retry"])
+def test_a_task_fails_if_its_own_caller_reads_its_lock(
+    nodes: NodeSet, choice: Literal["skip", "retry"]
+) -> None:
+    """No repetition can succeed, and the lock is not held by another task."""
+    from celery import Celery
+
+    with Redlock.from_env() as redlock, Celery("eager", set_as_current=False) as app:
+        calls: list[None] = []
+
+        @app.task(max_retries=3, default_retry_delay=0)
+        @locked(redlock, "job", held=choice, owner=lambda: calls.append(None))
+        def job() -> None:
+            pass
+
+        with redlock.rwlock("job").read():
+            done = job.apply()
+        assert isinstance(done.result, UpgradeRefused)
+        assert (done.state, len(calls)) == ("FAILURE", 1)
 
 
 def test_a_refused_task_names_the_id_of_the_task_that_holds_the_lock(nodes: NodeSet) -> None:

@@ -30,7 +30,7 @@ from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
 
-from aioredlock_ng import ConfigurationError, LockHeld, LockLost
+from aioredlock_ng import ConfigurationError, LockHeld, LockLost, UpgradeRefused
 from aioredlock_ng.integrations import django as integration
 from aioredlock_ng.integrations.django import get_redlock, locked, locked_command
 from aioredlock_ng.sync import Redlock
@@ -398,6 +398,8 @@ def test_a_command_in_the_same_process_is_skipped_or_fails(
         with pytest.raises(CommandError, match="was lost") as error:
             call_command(command, shop="a")
         assert error.value.returncode == 75
+        with get_redlock().rwlock("import:a").read(), pytest.raises(UpgradeRefused):
+            call_command(command, shop="a")
         command.body = lambda: get_redlock().lock("inner", blocking_timeout=0).acquire()
         with elsewhere.lock("inner"), pytest.raises(LockHeld):
             call_command(command, shop="a")

@@ -17,7 +17,7 @@ from rq import Queue, Retry
 from rq.command import send_stop_job_command
 from rq.job import JobStatus
 
-from aioredlock_ng import ConfigurationError, LockHeld, QuorumUnreachable
+from aioredlock_ng import ConfigurationError, LockHeld, QuorumUnreachable, UpgradeRefused
 from aioredlock_ng.integrations import rq as integration
 from aioredlock_ng.integrations.rq import SKIPPED, locked
 from aioredlock_ng.sync import Redlock
@@ -246,6 +246,23 @@ def test_a_job_that_may_be_skipped_or_repeated_does_not_wait_for_its_lock(
 
         with ThreadPoolExecutor() as pool, elsewhere.lock("job"), pytest.raises(LockHeld):
             pool.submit(job).result(10)
+
+
+@pytest.mark.parametrize("choice", ["skip", Retry(max=2)], ids=["skip", "retry"])
+def test_a_job_fails_if_its_own_caller_reads_its_lock(
+    nodes: NodeSet, queue: Queue, choice: Literal["skip"] | Retry
+) -> None:
+    with Redlock.from_env() as redlock:
+
+        class Jobs:
+            @locked(redlock, "job", held=choice)
+            def locked(self) -> None:
+                pass
+
+        job = queue.create_job(Jobs().locked)
+        with redlock.rwlock("job").read(), pytest.raises(UpgradeRefused):
+            job.perform()
+        assert job.meta == {}
 
 
 def test_without_a_quorum_a_job_fails_although_it_may_be_skipped(
