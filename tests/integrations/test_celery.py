@@ -318,6 +318,32 @@ def test_a_task_fails_if_its_own_caller_reads_its_lock(
         assert (done.state, len(calls)) == ("FAILURE", 1)
 
 
+def test_autoretry_sends_a_task_after_the_release_of_its_lock(
+    nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the repeated task could be skipped because of its own first run."""
+    from celery import Celery
+    from celery.canvas import Signature
+    from celery.exceptions import Retry
+
+    sent: list[set[str]] = []
+    monkeypatch.setattr(Signature, "apply_async", lambda _: sent.append(held(nodes)))
+    with Redlock.from_env() as redlock, Celery("retrying", set_as_current=False) as app:
+
+        @app.task(autoretry_for=(LookupError,), default_retry_delay=0)
+        @locked(redlock, "job", held="skip")
+        def job() -> None:
+            raise LookupError
+
+        job.push_request(called_directly=False, args=(), kwargs={}, retries=0)
+        try:
+            with pytest.raises(Retry):
+                job.run()
+        finally:
+            job.pop_request()
+    assert sent == [set()]
+
+
 def test_a_refused_task_names_the_id_of_the_task_that_holds_the_lock(nodes: NodeSet) -> None:
     from celery import Celery, current_task
 
