@@ -15,6 +15,7 @@ __all__ = [
     "cure_of",
     "harmless",
     "is_busy",
+    "is_of_replica",
     "is_unknown_command",
     "missing_right",
     "unquoted",
@@ -38,6 +39,12 @@ DISTINCTIVE: Final = (
 """Pattern of the words that this module and `votes` look for in refusals.
 
 These words are never redacted, even if a password is one of them."""
+
+_OF_REPLICA = re.compile(
+    r"(ERR Error running script .*|@user_script: ?\d+: )?-?READONLY |MASTERDOWN "
+)
+"""A replica's refusal to write, either plain or with the words that Redis 6.2 adds in scripts, or
+the refusal of a replica that has lost its primary."""
 
 _NAMED = re.compile(r"permissions? to run the '([^']+)' command")
 _KEYS = re.compile(r"access (?:a key|one of the keys|at least one of the keys)")
@@ -100,6 +107,11 @@ def missing_right(words: str) -> str | None:
     if _CHANNELS.search(words):
         return CHANNELS
     return "" if any(mark in words for mark in _UNNAMED) else None
+
+
+def is_of_replica(words: str) -> bool:
+    """Return True if the server refuses the request because the server is a replica."""
+    return _OF_REPLICA.match(words) is not None
 
 
 def is_unknown_command(words: str) -> bool:

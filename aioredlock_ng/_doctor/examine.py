@@ -15,7 +15,7 @@ from aioredlock_ng._core.refusals import harmless
 from aioredlock_ng._core.samples import TimeSample, clock_reading
 from aioredlock_ng._core.server_info import facts_of, info_fields
 from aioredlock_ng._core.votes import Refusal
-from aioredlock_ng._doctor.interview import Interview, NoAnswer
+from aioredlock_ng._doctor.interview import AtReplica, Interview, NoAnswer
 from aioredlock_ng._doctor.node_findings import is_no_voter
 from aioredlock_ng._doctor.timing import look_at_clock, measure
 from aioredlock_ng._doctor.trials import Trials
@@ -77,6 +77,9 @@ async def examine(
         await examination.run(watch)
     except _Ended as end:
         facts["problem"], facts["words"] = end.args
+    except AtReplica as error:
+        # INFO may be hidden from the user, or the server became a replica after INFO.
+        facts.update(role="slave", words=str(error))
     except NoAnswer as error:
         facts.update(problem="silent", words=str(error))
     finally:
@@ -92,7 +95,7 @@ class _Examination(Trials):
         """Run all steps in order.
 
         Raises:
-            _Ended, NoAnswer: The examination ends early.
+            _Ended, AtReplica, NoAnswer: The examination ends early.
         """
         await self._identify()
         # Nothing is written to a server that cannot be a node.

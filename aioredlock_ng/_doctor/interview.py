@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from aioredlock_ng._core.votes import Dropped, Garbled, Unsent
+from aioredlock_ng._core.refusals import harmless, is_of_replica
+from aioredlock_ng._core.votes import Dropped, Garbled, Refusal, Unsent
 from aioredlock_ng._nodes.channel import Channel, Outbox, Subscription
 from aioredlock_ng._nodes.question import Question
 from aioredlock_ng._scripts import Request
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.wire import Wire
 
-__all__ = ["Interview", "NoAnswer"]
+__all__ = ["AtReplica", "Interview", "NoAnswer"]
 
 _GOODBYE = 1.0
 """Longest time in seconds to wait for the end of a connection that is being closed."""
@@ -27,6 +28,10 @@ class NoAnswer(Exception):
 
     The text of the exception names the request and the reason.
     """
+
+
+class AtReplica(Exception):
+    """The server refused a request because it is a replica. The text is the server's refusal."""
 
 
 class Interview:
@@ -75,7 +80,7 @@ class Interview:
         The reply to a confirmed subscription is `OK`.
 
         Raises:
-            NoAnswer: No answer came in time, or the connection was lost.
+            AtReplica, NoAnswer: As in `call`.
         """
         question = Question(Request(b""), self._clock())
         self._channel.ask(Subscription(channel, question))
@@ -85,6 +90,8 @@ class Interview:
         """Send a request, and return the answer. `step` names the request in errors.
 
         Raises:
+            AtReplica: The server refused the request because it is a replica. The channel closes
+                the connection.
             NoAnswer: No answer came in time, or the connection was lost.
 
         Safety: after a cancellation, the server may have executed the request.
@@ -103,6 +110,8 @@ class Interview:
             ) from None
         if isinstance(reply, (Dropped, Unsent)) and not isinstance(reply, Garbled):
             raise NoAnswer(f"the connection ended at {step}: {reply}")
+        if isinstance(reply, Refusal) and is_of_replica(str(reply)):
+            raise AtReplica(harmless(str(reply)))
         return reply
 
     def close(self, *last: Request) -> None:

@@ -55,7 +55,8 @@ def node_findings(facts: NodeFacts, options: Options, *, alone: bool = False) ->
     if facts.problem:
         yield _problem(facts)
     if facts.role == "slave":
-        yield KINDS["replica"].found(facts.address, f"it is a replica of {facts.primary}")
+        primary = f" of {facts.primary}" if facts.primary else f": {facts.words}"
+        yield KINDS["replica"].found(facts.address, f"it is a replica{primary}")
     if facts.cluster:
         yield KINDS["cluster"].found(facts.address, "it runs in cluster mode")
     if is_too_old(facts.server):
@@ -75,12 +76,7 @@ def node_findings(facts: NodeFacts, options: Options, *, alone: bool = False) ->
 
 def is_no_voter(facts: NodeFacts) -> bool:
     """Return True if the server cannot be a node, regardless of the settings."""
-    return (
-        facts.role == "slave"
-        or bool(facts.cluster)
-        or is_too_old(facts.server)
-        or bool(facts.unknown)
-    )
+    return facts.role == "slave" or bool(facts.cluster or facts.unknown) or is_too_old(facts.server)
 
 
 def _problem(facts: NodeFacts) -> Finding:

@@ -110,7 +110,8 @@ class NodeFacts:
             the path of a Unix socket.
         server: Name and version of the server.
         run_id: Id of the server process.
-        role: "master" or "slave". The text is the server's own, and is not checked.
+        role: "master" or "slave". The text is the server's own, and is not checked. It is "slave",
+            too, if the server refuses a request because it is a replica.
         primary: Address of the primary if the node is a replica.
         cluster: True if the server runs in cluster mode.
         unknown: Commands that the library needs and the server lacks.

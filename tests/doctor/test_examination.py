@@ -110,6 +110,37 @@ async def test_a_replica_is_a_finding_and_no_lock_is_tried_there(
     assert diagnosis.nodes[0].granted is None
 
 
+async def test_a_replica_that_hides_its_info_is_reported_as_a_replica_only(
+    start_server: StartServer,
+) -> None:
+    primary, server = start_server(), start_server()
+    server.command("REPLICAOF", "127.0.0.1", str(primary.port))
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all", "-info")
+    diagnosis = await examine([f"redis://locks:word@{server.address}"])
+    assert {finding.code for finding in diagnosis.findings} == {
+        "replica",
+        "no-quorum",
+        "single-node",
+    }
+    assert the(diagnosis, "replica").what.startswith("it is a replica: READONLY ")
+    assert diagnosis.nodes[0].role == "slave"
+
+
+async def test_a_replica_that_lost_its_primary_is_reported_as_a_replica_only(
+    start_server: StartServer,
+) -> None:
+    server = start_server(["--replica-serve-stale-data", "no"])
+    # No server listens on the port 1.
+    server.command("REPLICAOF", "127.0.0.1", "1")
+    diagnosis = await examine([server.url])
+    assert {finding.code for finding in diagnosis.findings} == {
+        "replica",
+        "no-quorum",
+        "single-node",
+    }
+    assert the(diagnosis, "replica").what == "it is a replica of 127.0.0.1:1"
+
+
 async def test_every_script_of_the_library_is_tried(start_server: StartServer) -> None:
     sent = []
 

@@ -6,12 +6,11 @@ confirms a subscription answers a request.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import hiredis
 
-from aioredlock_ng._core.refusals import is_busy
+from aioredlock_ng._core.refusals import is_busy, is_of_replica
 from aioredlock_ng._core.votes import Garbled, Refusal, Unsent
 from aioredlock_ng._nodes.channel.joint import Joint
 from aioredlock_ng._nodes.channel.sending import Sender
@@ -35,12 +34,6 @@ _RECEIVE_BUFFER = 65_536
 
 _MORE = object()
 """Returned by the parser when the rest of a reply is still to come."""
-
-_READONLY = re.compile(
-    r"(ERR Error running script .*|@user_script: ?\d+: )?-?READONLY |MASTERDOWN "
-)
-"""A replica's refusal to write, either plain or with the words that Redis 6.2 adds in scripts, or
-the refusal of a replica that has lost its primary."""
 
 _Push = hiredis.PushNotification
 
@@ -221,7 +214,7 @@ class Channel(Sender):
         # learns of that. Every other refusal lasts, for example if the user has lost the right.
         if type(sink) is Caching and not is_busy(words):
             self._on_tracking_refused(words)
-        if _READONLY.match(words):
+        if is_of_replica(words):
             # The server was demoted to a replica. A new connection asks DNS or the Sentinels for
             # the address of the new primary.
             self.close(words)
