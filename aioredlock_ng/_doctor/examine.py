@@ -20,7 +20,7 @@ from aioredlock_ng._doctor.node_findings import is_no_voter
 from aioredlock_ng._doctor.timing import look_at_clock, measure
 from aioredlock_ng._doctor.trials import Trials
 from aioredlock_ng._nodes.handshake import TRIES, unknown_commands
-from aioredlock_ng._nodes.wire import ConnectFailed
+from aioredlock_ng._nodes.wire import ConnectFailed, NoTransport
 from aioredlock_ng._scripts import Request
 from aioredlock_ng._scripts.catalogue import SCRIPTS
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
@@ -65,10 +65,11 @@ async def examine(
     try:
         wire = await connector.connect(options.connect_timeout)
     except ConnectFailed as error:
-        facts.update(
-            problem="authentication" if error.permanent else "unreachable",
-            words=harmless(str(error)),
-        )
+        if isinstance(error, NoTransport):
+            facts["problem"] = "unusable-client"
+        else:
+            facts["problem"] = "authentication" if error.permanent else "unreachable"
+        facts["words"] = harmless(str(error))
         return NodeFacts(**facts)
     interview = Interview(wire, options.connect_timeout, clock)
     facts.update(endpoint=interview.endpoint, resp3=wire.resp3)

@@ -32,6 +32,12 @@ _ALL = (
         "Correct the user and password in the node's URL, or the user on the server.",
     ),
     Kind(
+        "unusable-client",
+        ERROR,
+        _NO_VOTE,
+        "Give the node's URL, or a redis.asyncio.Redis with a connection class of redis-py.",
+    ),
+    Kind(
         "silent",
         ERROR,
         _NO_VOTE,

@@ -34,7 +34,7 @@ from aioredlock_ng._nodes.node_settings import (
     settings_without_retries,
 )
 from aioredlock_ng._nodes.sentinels import asked_anew
-from aioredlock_ng._nodes.wire import ConnectFailed, Wire
+from aioredlock_ng._nodes.wire import ConnectFailed, NoTransport, Wire
 from aioredlock_ng.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ class Connector:
 
         Raises:
             ConnectFailed: No connection could be made. The error's text contains none of the node's
-                credentials.
+                credentials. The error is permanent if the login failed.
+            NoTransport: The client's connections cannot be used.
 
         Safety: a cancellation at any await closes the half-made connection. The event loop may be
             closed right after the cancellation.
@@ -120,10 +121,11 @@ class Connector:
         # redis-py may raise any exception here, such as AttributeError for a reset connection (its
         # issue 4287).
         except Exception as error:
+            failure = NoTransport if isinstance(error, _NoTransport) else ConnectFailed
             reason, permanent = self._reason(error, within)
         # Raise the error after the `except` block. Inside the block, the error of redis-py would
         # become its context, and the text of that error may quote a password.
-        raise ConnectFailed(reason, permanent=permanent)
+        raise failure(reason, permanent=permanent)
 
     def _reason(self, error: Exception, within: float) -> tuple[str, bool]:
         """Return the reason of the failure, without credentials, and True if no retry can help."""

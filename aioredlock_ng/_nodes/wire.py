@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-__all__ = ["ConnectFailed", "Wire"]
+__all__ = ["ConnectFailed", "NoTransport", "Wire"]
 
 
 class ConnectFailed(Exception):
@@ -21,6 +21,10 @@ class ConnectFailed(Exception):
     def __init__(self, reason: str, *, permanent: bool = False) -> None:
         super().__init__(reason)
         self.permanent = permanent
+
+
+class NoTransport(ConnectFailed):
+    """The connections of the given client have no transport that a channel could use."""
 
 
 class Wire:

@@ -147,6 +147,7 @@ class NodeFacts:
         "",
         "unreachable",
         "authentication",
+        "unusable-client",
         "not-ready",
         "silent",
         "not-examined",

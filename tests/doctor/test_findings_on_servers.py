@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from redis.asyncio import ConnectionPool, Redis
 
 from aioredlock_ng import Options, QuorumUnreachable, Redlock, Severity
 from aioredlock_ng._doctor.finding_kinds import KINDS
@@ -17,6 +18,7 @@ from aioredlock_ng._nodes.memory import MemoryNode
 from aioredlock_ng.doctor import diagnose
 from tests.doctor.rewriting import Rewriting, RewritingProxy, clock_of, version_of
 from tests.integration.test_bad_servers import busy, fail_to_save, fill
+from tests.integration.test_fakeredis import NoTransport
 from tests.support.eventually import eventually
 from tests.support.proxy import Proxy
 
@@ -102,6 +104,11 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
                 ERROR,
                 "authentication failed",
             )
+        case "unusable-client":
+            pool = ConnectionPool.from_url(ward.start().url, connection_class=NoTransport)
+            diagnosis = await examine([Redis(connection_pool=pool)])
+            assert not of(diagnosis, "authentication")
+            return diagnosis, ERROR, "its NoTransport offers no transport"
         case "silent":
             proxy = RewritingProxy(ward.start().url, lambda data: data)
             url = await ward.proxy(proxy)

@@ -82,6 +82,12 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
         {},
         [("authentication", ERROR)],
     ),
+    (
+        "a client without a transport",
+        {"problem": "unusable-client", "words": "no transport"},
+        {},
+        [("unusable-client", ERROR)],
+    ),
     ("silent", {"problem": "silent", "words": "no answer"}, {}, [("silent", ERROR)]),
     ("not ready", {"problem": "not-ready", "words": "LOADING"}, {}, [("not-ready", ERROR)]),
     (

@@ -367,7 +367,15 @@ async def operators(redlock: Redlock) -> None:
     facts = diagnosis.nodes[0]
     assert_type(
         facts.problem,
-        Literal["", "unreachable", "authentication", "not-ready", "silent", "not-examined"],
+        Literal[
+            "",
+            "unreachable",
+            "authentication",
+            "unusable-client",
+            "not-ready",
+            "silent",
+            "not-examined",
+        ],
     )
     assert_type(
         facts.trust, Literal["", "trusted", "waiting", "founding", "foreign", "excessive", "none"]
