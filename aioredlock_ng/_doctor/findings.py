@@ -93,6 +93,14 @@ def _guard(nodes: Nodes, options: Options) -> Iterator[Finding]:
                 )
             case "none":
                 yield kind.found(facts.address, "it has no marker: it lost all its data, or is new")
+            case "waiting" if facts.marked_max_ttl and facts.marked_max_ttl < options.max_ttl:
+                longest = max(options.max_ttl, *(other.marked_max_ttl or 0.0 for other in nodes))
+                yield kind.found(
+                    facts.address,
+                    f"it is waiting, and its marker names a max_ttl of {facts.marked_max_ttl:g} s:"
+                    f" a manager with a max_ttl of {options.max_ttl:g} s lets it wait anew,"
+                    f" for {longest + 1:g} s",
+                )
             case "waiting" | "founding":
                 yield kind.found(
                     facts.address,

@@ -136,10 +136,8 @@ class Trials:
         """Try the scripts for queues and readers, and for fences and the guard if these are on."""
         keys, token, slots = (self._key,), self._token, (slot_of(self._key),)
         ttl = b"%d" % self._ttl
-        own_marker = b"%b:%d" % (
-            process_name(self.facts.get("run_id", "")),
-            self._options.guard_ms,
-        )
+        process = process_name(self.facts.get("run_id", ""))
+        own_marker = b"%b:%d" % (process, self._options.guard_ms)
         if fencing:
             await self._let_counters_expire()
             unguarded = guarded_mutex(fencing=True, own_marker=b"", counters=self._counters)
@@ -163,7 +161,11 @@ class Trials:
             if isinstance(reply, MarkerRead):
                 now = self._clock()
                 reading = read_marker(reply.marker, reply.node_ms, own_marker, now, now)
-                self.facts.update(trust=reading.trust.value, ready_in=reading.left(now))
+                self.facts.update(
+                    trust=reading.trust.value,
+                    ready_in=reading.left(now),
+                    marked_max_ttl=reading.guard_ms / 1000 or None,
+                )
         member = member_of(secrets.token_hex(8).encode(), 1, 0.1, notified=True)
         await self._call(standing(keys, claim_of(1, member), self._ttl, self._ttl))
         await self._leave(keys, member)

@@ -132,7 +132,9 @@ class NodeFacts:
         trust: State of the node's marker for the recovery guard: "trusted", "waiting", "founding",
             "foreign", "excessive" or "none". A foreign marker names another server process. An
             excessive marker names a guard time above 86,401 s.
-        ready_in: Seconds until the node may be trusted.
+        ready_in: Seconds until the node may be trusted, according to its marker.
+        marked_max_ttl: The `max_ttl` in the node's marker, in seconds. None if the marker names no
+            valid one. A manager with a longer `max_ttl` lets a waiting node wait anew.
         sampled_keys: Number of sampled keys. Keys of the library itself are not counted. None if
             `key_format` is not the default, or if the server refuses SCAN.
         foreign_keys: The type of each sampled key that cannot be a lock. A lock's key
@@ -174,6 +176,7 @@ class NodeFacts:
     granted: bool | None = None
     trust: Literal["", "trusted", "waiting", "founding", "foreign", "excessive", "none"] = ""
     ready_in: float | None = None
+    marked_max_ttl: float | None = None
     sampled_keys: int | None = None
     foreign_keys: tuple[str, ...] = ()
     refusals: tuple[Refused, ...] = ()

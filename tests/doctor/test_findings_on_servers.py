@@ -525,6 +525,30 @@ async def test_a_node_that_forgot_everything_is_quarantined_beside_trusted_nodes
     the(diagnosis, "no-quorum")
 
 
+async def test_the_doctor_gives_the_time_of_a_quarantine_that_a_longer_max_ttl_begins_anew(
+    start_server: StartServer,
+) -> None:
+    server = start_server(appendonly=True)
+    async with Redlock([server.url], max_ttl=3600.0, **PATIENT) as redlock:
+        await trusted(redlock)
+    await asyncio.to_thread(server.restart)
+    async with Redlock([server.url], max_ttl=3600.0, **PATIENT) as redlock:
+        await waits(redlock, 0, server)
+    same = await examine([server.url], max_ttl=3600.0)
+    assert same.nodes[0].marked_max_ttl == 3600.0
+    assert re.fullmatch(
+        r"it is waiting, and may vote in 3[56]\d\d\.\d s", the(same, "quarantined").what
+    )
+    raised = the(await examine([server.url], max_ttl=7200.0), "quarantined").what
+    assert raised.endswith("a manager with a max_ttl of 7200 s lets it wait anew, for 7201 s")
+    # A manager behaves as the doctor says.
+    async with Redlock([server.url], max_ttl=7200.0, **PATIENT) as redlock:
+        await eventually(lambda: b":7200000:" in server.command("GET", "aioredlock_ng:marker"))
+        _, _, ready_ms = server.command("GET", "aioredlock_ng:marker").split(b":")
+        seconds = server.command("EVAL", "return redis.call('TIME')[1]", "0")
+    assert 7100 < int(ready_ms) / 1000 - int(seconds) <= 7202
+
+
 async def test_the_finding_of_a_new_node_says_that_a_strict_guard_waits_in_any_case(
     start_server: StartServer,
 ) -> None:

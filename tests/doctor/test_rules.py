@@ -731,6 +731,39 @@ def test_the_docs_say_that_all_forgot_needs_the_answer_of_every_node() -> None:
     assert "* `all-forgot` (error)\\ All nodes answer, " in page
 
 
+@pytest.mark.parametrize(
+    ("marked", "max_ttl", "words"),
+    [
+        (20.0, 20.0, "it is waiting, and may vote in 7.0 s"),
+        (30.0, 20.0, "it is waiting, and may vote in 7.0 s"),
+        (
+            20.0,
+            30.0,
+            "it is waiting, and its marker names a max_ttl of 20 s: a manager with a max_ttl of "
+            "30 s lets it wait anew, for 61 s",
+        ),
+        (
+            20.0,
+            80.0,
+            "it is waiting, and its marker names a max_ttl of 20 s: a manager with a max_ttl of "
+            "80 s lets it wait anew, for 81 s",
+        ),
+    ],
+)
+def test_a_waiting_node_whose_max_ttl_is_raised_is_said_to_wait_anew(
+    marked: float, max_ttl: float, words: str
+) -> None:
+    # The longest max_ttl of all markers counts, and the second node has 60 s.
+    nodes = at(
+        sound_set(),
+        trust=["waiting", "trusted", "trusted"],
+        ready_in=[7.0, None, None],
+        marked_max_ttl=[marked, 60.0, None],
+    )
+    (finding,) = diagnosis_of(nodes, Options(max_ttl=max_ttl)).findings
+    assert (finding.code, finding.what) == ("quarantined", words)
+
+
 def test_the_finding_of_a_recent_start_has_its_time() -> None:
     (finding,) = diagnosis_of(
         [replace(SOUND, uptime=7), *sound_set()[1:]], Options(recovery_guard=None)
