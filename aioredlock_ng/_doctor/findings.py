@@ -199,7 +199,7 @@ def _slowness(nodes: Nodes, options: Options) -> Iterator[Finding]:
     if len(slow) >= quorum and slow[quorum - 1] > options.ttl * _SLOW_SHARE:
         trip = slow[quorum - 1]
         what = (
-            f"one in 20 round trips of a majority takes {trip:.3g} s or more,"
+            f"one in 20 round trips of a majority took {trip:.3g} s or more,"
             f" which is {trip / options.ttl:.0%} of the ttl"
         )
         yield KINDS["slow-quorum"].found((), what)

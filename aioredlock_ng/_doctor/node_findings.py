@@ -276,12 +276,11 @@ def _round_trips(facts: NodeFacts, options: Options) -> Iterator[Finding]:
         return
     limit = f"node_timeout is {options.node_timeout:g} s"
     if trips.p50 >= options.node_timeout:
-        what = f"half of its round trips take {trips.p50:.3g} s or more; {limit}"
+        what = f"half of {trips.count} round trips took {trips.p50:.3g} s or more; {limit}"
         yield KINDS["round-trip"].found(facts.address, what, severity=Severity.ERROR)
     elif trips.p95 * 2 > options.node_timeout:
-        yield KINDS["round-trip"].found(
-            facts.address, f"one round trip in 20 takes {trips.p95:.3g} s or more; {limit}"
-        )
+        what = f"one in 20 of {trips.count} round trips took {trips.p95:.3g} s or more; {limit}"
+        yield KINDS["round-trip"].found(facts.address, what)
 
 
 _RULES: Final[tuple[Callable[[NodeFacts, Options], Iterator[Finding]], ...]] = (

@@ -55,9 +55,10 @@ class RoundTrips:
 
     Attributes:
         count: Number of measured round trips.
-        p50: Half of the round trips took at most this time.
-        p95: 95 % of the round trips took at most this time.
-        p99: 99 % of the round trips took at most this time.
+        p50: Half of the measured round trips took at most this time.
+        p95: 95 % of the measured round trips took at most this time.
+        p99: 99 % of the measured round trips took at most this time. If `count` is below 100, this
+            is the slowest of them.
     """
 
     count: int

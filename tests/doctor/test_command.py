@@ -167,7 +167,7 @@ def test_the_json_has_nodes_findings_and_the_exit_status(
     assert first["what"]
     assert first["meaning"]
     assert first["remedy"]
-    assert told["nodes"][0]["round_trips"]["count"] >= 5
+    assert told["nodes"][0]["round_trips"]["count"] >= 20
     clock = told["nodes"][0]["clock"]
     assert clock["rate"] == pytest.approx(1.0, abs=0.01 + clock["rate_error"])
 

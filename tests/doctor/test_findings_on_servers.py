@@ -294,7 +294,8 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
                 r"advanced \d{3,}",
             )
         case "clock-rate-unknown":
-            return await examine([await ward.slow(0.05)]), INFO, "drift_factor allows for"
+            url = await ward.slow(0.05)
+            return await examine([url], drift_factor=0.001), INFO, "drift_factor allows for"
         case "clock-unknown":
             server = ward.start(["--rename-command", "TIME", ""])
             return await examine([server.url], recovery_guard=None), INFO, "TIME is refused"
@@ -302,7 +303,7 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             return (
                 await examine([await ward.slow(0.05)], node_timeout=0.05),
                 ERROR,
-                r"half .* take 0\.(0[5-9]|[1-9])",
+                r"half of \d+ round trips took 0\.(0[5-9]|[1-9])",
             )
         case "no-quorum":
             servers = [ward.start() for _ in range(3)]

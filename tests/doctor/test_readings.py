@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from aioredlock_ng._core.refusals import CHANNELS, KEYS, cure_of, harmless, missing_right
 from aioredlock_ng._core.samples import TimeSample, clock_reading, round_trips
 from aioredlock_ng._core.server_info import facts_of, info_fields, server_name, version_of
-from aioredlock_ng._doctor.timing import look_at_clock
+from aioredlock_ng._doctor.timing import look_at_clock, measure
 
 SHA = "620cd258c2c9c88c9d10db67812ccf663d96bdc6"
 
@@ -189,6 +189,29 @@ def test_percentiles_are_by_nearest_rank(
 
 def test_there_are_no_percentiles_without_values() -> None:
     assert round_trips([]) is None
+
+
+@pytest.mark.parametrize(
+    ("usual", "count"), [(0.001, 100), (0.3, 20)], ids=["a near node", "a far node"]
+)
+@pytest.mark.parametrize("slow", range(20))
+async def test_one_slow_round_trip_does_not_decide_about_a_node(
+    usual: float, count: int, slow: int
+) -> None:
+    class Node:
+        now, trips = 0.0, 0
+
+        async def call(self, _step: str, _command: object) -> None:
+            self.now += 2.0 if self.trips == slow else usual
+            self.trips += 1
+
+    node = Node()
+    told = await measure(cast("Any", node), cast("Any", None), 3.0, lambda: node.now)
+    assert told is not None
+    assert told.count == count
+    assert told.p95 == pytest.approx(usual)
+    # The slowest of all is the p99 of fewer than a hundred round trips.
+    assert told.p99 == pytest.approx(usual if count == 100 else 2.0)
 
 
 durations = st.floats(0.0, 0.5)

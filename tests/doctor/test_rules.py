@@ -597,11 +597,11 @@ def test_facts_of_a_set_lead_to_the_expected_findings(
         ),
         (
             {"round_trips": trips(0.15, 0.2)},
-            "half of its round trips take 0.15 s or more; node_timeout is 0.1 s",
+            "half of 50 round trips took 0.15 s or more; node_timeout is 0.1 s",
         ),
         (
             {"round_trips": trips(0.01, 0.06)},
-            "one round trip in 20 takes 0.06 s or more; node_timeout is 0.1 s",
+            "one in 20 of 50 round trips took 0.06 s or more; node_timeout is 0.1 s",
         ),
     ],
 )
@@ -633,7 +633,7 @@ def test_a_finding_of_a_node_has_its_figures(facts: dict[str, Any], what: str) -
         (
             at(sound_set(), round_trips=[trips(0.2, 0.25)] * 3),
             {"ttl": 4.0, "node_timeout": 0.51, "max_ttl": 4.0},
-            "one in 20 round trips of a majority takes 0.25 s or more, which is 6% of the ttl",
+            "one in 20 round trips of a majority took 0.25 s or more, which is 6% of the ttl",
         ),
         (sound_set(), {"ttl": 0.75}, "ttl is 0.75 s, 7.5 times node_timeout"),
         (at(sound_set(), problem=["silent"] * 3), {}, "0 of 3 nodes can vote, 2 are needed"),
@@ -731,23 +731,16 @@ def test_the_docs_say_that_all_forgot_needs_the_answer_of_every_node() -> None:
     assert "* `all-forgot` (error)\\ All nodes answer, " in page
 
 
+RAISED = "it is waiting, and its marker names a max_ttl of 20 s: a manager with a max_ttl of"
+
+
 @pytest.mark.parametrize(
     ("marked", "max_ttl", "words"),
     [
         (20.0, 20.0, "it is waiting, and may vote in 7.0 s"),
         (30.0, 20.0, "it is waiting, and may vote in 7.0 s"),
-        (
-            20.0,
-            30.0,
-            "it is waiting, and its marker names a max_ttl of 20 s: a manager with a max_ttl of "
-            "30 s lets it wait anew, for 61 s",
-        ),
-        (
-            20.0,
-            80.0,
-            "it is waiting, and its marker names a max_ttl of 20 s: a manager with a max_ttl of "
-            "80 s lets it wait anew, for 81 s",
-        ),
+        (20.0, 30.0, f"{RAISED} 30 s lets it wait anew, for 61 s"),
+        (20.0, 80.0, f"{RAISED} 80 s lets it wait anew, for 81 s"),
     ],
 )
 def test_a_waiting_node_whose_max_ttl_is_raised_is_said_to_wait_anew(
