@@ -16,7 +16,14 @@ from aioredlock_ng.doctor import PROBE, WATCH, diagnose
 
 from .demo.interruption import Interruption
 from .doctor_view import print_lines, print_tables
-from .settings import AS_IN_THE_SERVICES, KeyFormatOption, NodeOption, NodeTimeoutOption, options_of
+from .settings import (
+    AS_IN_THE_SERVICES,
+    KeyFormatOption,
+    NodeOption,
+    NodeTimeoutOption,
+    name_of,
+    options_of,
+)
 
 __all__ = ["doctor"]
 
@@ -137,7 +144,7 @@ def doctor(
         )
         with Interruption() as interruption:
             diagnosis = interruption.run(
-                diagnose(nodes, Options(**settings), watch=watch, probe=probe)
+                diagnose(nodes, Options(**settings), watch=watch, probe=name_of(probe))
             )
     except ConfigurationError as error:
         errors.print(f"aioredlock-ng doctor: {error}")

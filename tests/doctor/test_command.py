@@ -291,6 +291,18 @@ def test_an_examination_that_cannot_begin_fails_with_one_line() -> None:
         assert SECRET not in answer.stdout + answer.stderr
 
 
+def test_a_probe_that_is_not_utf8_names_the_key_by_its_bytes(start_server: StartServer) -> None:
+    server = start_server()
+    # This user may use no key that begins with a letter.
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~[^a-z]*", "&*", "+@all")
+    url = f"redis://locks:word@{server.address}"
+    unguarded = ("--recovery-guard", "none", "--no-fencing")
+    answer = doctor(url, *QUICK, *unguarded, "--probe", "\udcff")
+    assert answer.stderr == ""
+    assert answer.returncode == 1, answer.stdout
+    assert "error: " not in answer.stdout
+
+
 @pytest.mark.parametrize("how", ["--plain", "--json"])
 def test_passwords_are_never_shown(how: str, start_server: StartServer) -> None:
     server, other = start_server(password=SECRET), start_server(password="another")
