@@ -259,6 +259,19 @@ def test_keys_outlive_a_manager_and_its_loop() -> None:
     assert not asyncio.run(look())
 
 
+def test_a_manager_that_opens_again_on_another_loop_waits_for_its_releases_at_its_close() -> None:
+    nodes = MemoryNodes(3, latency=0.001)
+    redlock = nodes.redlock(node_timeout=5, ttl=60)
+
+    async def hold() -> None:
+        async with redlock:
+            await redlock.lock("a").acquire()
+        assert [node.server.get(b"a") for node in nodes._nodes] == [None] * 3
+
+    for _ in range(2):
+        asyncio.run(hold())
+
+
 def test_two_loops_at_a_time_are_refused() -> None:
     nodes = MemoryNodes(1)
 

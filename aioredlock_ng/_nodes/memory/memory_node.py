@@ -96,7 +96,8 @@ class MemoryNode:
 
     async def aclose(self, within: float) -> None:
         if self._waiting and not self._hung:
-            self._drained.clear()
+            # An event that was awaited on another loop, before an earlier close, raises an error.
+            self._drained = asyncio.Event()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(within):
                     await self._drained.wait()
