@@ -166,14 +166,16 @@ class LeaseReleased:
 
 @dataclass(frozen=True, slots=True)
 class LossFound:
-    """The answers to a release show that the lease was already lost.
+    """A lease of an earlier `LeaseReleased` turned out to be lost.
 
-    `release()` returns False, and `async with` raises `LockLost`.
+    `release()` returns False, and `async with` raises `LockLost`. The cause is "gone" if the
+    answers to the release show the loss, "closed" if a closing released the lease of a body.
     """
 
     resource: str
     token_prefix: str
     reason: str
+    cause: Literal["gone", "closed"] = "gone"
     shared: bool = False
 
 

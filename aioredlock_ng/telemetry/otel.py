@@ -169,7 +169,7 @@ class OpenTelemetrySink:
             LeaseAbandoned: self._ended,
             LeaseLost: self._lose,
             LossFound: lambda event: self._lost.add(
-                1, {_PREFIX + "cause": "gone", **self._kind(event)}
+                1, {_PREFIX + "cause": event.cause, **self._kind(event)}
             ),
             LeasesRenewed: self._renew,
             RenewalFailed: lambda _: self._unrenewed.add(1),

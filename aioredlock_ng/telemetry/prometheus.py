@@ -185,7 +185,7 @@ class PrometheusSink(Collector):
             LeaseReleased: self._ended,
             LeaseAbandoned: self._ended,
             LeaseLost: self._lose,
-            LossFound: lambda event: self._of(event).lost["gone"].inc(),
+            LossFound: lambda event: self._of(event).lost[event.cause].inc(),
             LeasesRenewed: self._renew,
             RenewalFailed: lambda _: self._unrenewed.inc(),
             LockHandedOver: lambda _: self._hand_overs.inc(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from opentelemetry import trace
@@ -15,19 +15,24 @@ from aioredlock_ng import AcquireTimeout, LockHeld, Outcome, QuorumUnreachable, 
 from aioredlock_ng.events import (
     AllNodesForgot,
     LeaseLost,
+    LeaseReleased,
     LockAcquired,
+    LossFound,
     NodeDown,
     NodeQuarantined,
     NodeUp,
 )
 from aioredlock_ng.telemetry._buckets import HOLDS, WAITS
 from aioredlock_ng.telemetry.otel import OpenTelemetrySink
+from aioredlock_ng.telemetry.prometheus import PrometheusSink
 from tests.support.rig import WAY
 from tests.telemetry.doings import NAME, do_everything
+from tests.telemetry.exposition import exposed
 from tests.telemetry.listener import Listener
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
+    from prometheus_client import CollectorRegistry
 
     from tests.support.node_set import NodeSet
     from tests.support.rig import Rig
@@ -261,6 +266,21 @@ def test_a_loss_ends_the_hold(listener: Listener) -> None:
     listener.sink(LeaseLost("a", "abc123", "gone", 2.0))
     assert listener.total("leases.held") == 0
     assert listener.points("lease.hold")[0].sum == 2.0
+
+
+@pytest.mark.parametrize("cause", ["gone", "closed"])
+def test_a_loss_that_is_found_after_the_release_is_counted_by_its_cause(
+    cause: Literal["gone", "closed"], listener: Listener, registry: CollectorRegistry
+) -> None:
+    for sink in (listener.sink, PrometheusSink(registry)):
+        sink(LockAcquired("a", "abc123", None, 0.1, 1, ()))
+        sink(LeaseReleased("a", "abc123", 2.0))
+        sink(LossFound("a", "abc123", "a reason", cause))
+    assert listener.total("leases.lost") == 1
+    assert listener.total("leases.lost", aioredlock_ng__cause=cause) == 1
+    seen = exposed(registry)
+    assert seen.value("leases_lost_total", cause=cause) == 1
+    assert listener.total("leases.held") == seen.value("leases_held") == 0
 
 
 @pytest.mark.virtual_time

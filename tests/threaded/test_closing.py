@@ -12,11 +12,14 @@ import pytest
 
 from aioredlock_ng import LockLost, Redlock, RedlockClosed
 from aioredlock_ng._threaded.lease_proxy import ThreadedLease
+from aioredlock_ng.events import LossFound
 from aioredlock_ng.testing import MemoryNodes
 from tests.threaded.test_threads import PATIENCE, OtherLoop
 
 if TYPE_CHECKING:
     from typing import Any
+
+    from aioredlock_ng.events import Event
 
 
 async def test_a_close_by_another_loop_just_before_a_body_begins_keeps_it_from_running(
@@ -40,7 +43,8 @@ async def test_a_close_by_another_loop_just_before_a_body_begins_keeps_it_from_r
 async def test_a_close_before_the_engine_knows_of_a_body_is_a_loss_that_ends_the_body(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    redlock = await Redlock(MemoryNodes(3), thread=True).open()
+    heard: list[Event] = []
+    redlock = await Redlock(MemoryNodes(3), thread=True, sinks=[heard.append]).open()
     assert redlock._threaded is not None
     here, began, enter = redlock._threaded.here, threading.Event(), ThreadedLease._enter
     assert here is not None
@@ -63,3 +67,5 @@ async def test_a_close_before_the_engine_knows_of_a_body_is_a_loss_that_ends_the
     with pytest.raises(LockLost, match="its Redlock was closed"):
         await body()
     await redlock.aclose()
+    # No fault of the nodes caused the loss, so no alert must fire.
+    assert [event.cause for event in heard if isinstance(event, LossFound)] == ["closed"]

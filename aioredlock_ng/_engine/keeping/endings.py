@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng._engine.keeping.reasons import STOOD_STILL, cause_of
+from aioredlock_ng._engine.keeping.reasons import CLOSED, STOOD_STILL, cause_of
 from aioredlock_ng.events import LeaseAbandoned, LeaseLost, LeaseReleased, LossFound
 
 if TYPE_CHECKING:
@@ -21,15 +21,14 @@ class Endings:
     _context: Context
 
     def found_lost(self, lease: LeaseRecord, reason: str) -> None:
-        """Record a loss that only the answers to the release have shown."""
+        """Record the loss of a lease that was already reported as released."""
         lease.lost_at = self._context.clock()
         lease.reason = reason
         self._context.counters.lost += 1
         if lease.taken:
-            spec = lease.spec
-            self._context.emit(
-                LossFound(spec.resource, lease.token_prefix, reason, spec.kind.shared)
-            )
+            resource, shared = lease.spec.resource, lease.spec.kind.shared
+            cause: Literal["gone", "closed"] = "closed" if reason == CLOSED else "gone"
+            self._context.emit(LossFound(resource, lease.token_prefix, reason, cause, shared))
 
     def report_end(self, lease: LeaseRecord) -> None:
         """Report to listeners that a lease is lost or abandoned, if a caller has it."""
