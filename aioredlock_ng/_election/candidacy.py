@@ -101,8 +101,7 @@ class Candidacy:
                 f"this candidate for {self.lock.resource!r} stands or leads already; make another"
                 " one with `redlock.election(...)`"
             )
-        self._home, self._ended = home, Latch()
-        self._process = os.getpid()
+        self._home, self._ended, self._process = home, Latch(), os.getpid()
         # In a forked child, these attributes may belong to the parent's candidate.
         self.term = self._standing = None
         self.has_led = self.resigned = False
@@ -224,8 +223,7 @@ class Candidacy:
         assert task is not None
         term = Term(lease, task, self._margins, engine.context.emit)
         term.begin()
-        self.term = term
-        self.has_led = True
+        self.term, self.has_led = term, True
         engine.context.emit(TermBegan(self.lock.resource, self.label, lease.fence))
         self._turned(self.label)
 
@@ -254,9 +252,12 @@ class Candidacy:
         finally:
             self.term = None
             cause = term.ended_by or ("lost" if lost else _cause(exc))
-            term.emit(TermEnded(self.lock.resource, self.label, lease.fence, term.led_for, cause))
-            # If the body outlived the lease, a watcher may know the next leader already.
-            self._turned(None if self.leader == self.label else self.leader)
+            # The parent still leads if a forked child leaves the body.
+            if self._process == os.getpid():
+                name = self.lock.resource
+                term.emit(TermEnded(name, self.label, lease.fence, term.led_for, cause))
+                # If the body outlived the lease, a watcher may know the next leader already.
+                self._turned(None if self.leader == self.label else self.leader)
         over = term.error(lost=lost)
         if over is None or (exc is None and self.resigned and not ours):
             return
@@ -271,8 +272,7 @@ class Candidacy:
 
     def own(self) -> str | None:
         """Return this candidate's label while it holds the lock, else None."""
-        term = self.term
-        return None if term is None or not term.lease.valid else self.label
+        return self.label if (term := self.term) is not None and term.lease.valid else None
 
     def learn(self, leader: str | None) -> None:
         """Record the leader, and emit an event if the leader has changed."""

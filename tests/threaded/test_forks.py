@@ -18,12 +18,14 @@ import pytest
 import aioredlock_ng
 import aioredlock_ng.sync
 from aioredlock_ng import AcquireTimeout, LockLost, RedlockClosed
+from aioredlock_ng.events import LeaderChanged, TermEnded
 from aioredlock_ng.testing import MemoryNodes
 from tests.sync.test_locks import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from aioredlock_ng.events import Event
     from tests.support.node_set import NodeSet
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -332,3 +334,26 @@ def test_a_candidate_of_a_forked_child_does_not_lead_and_may_stand_anew(
             return (await asyncio.to_thread(os.waitpid, pid, 0))[1]
 
     assert os.waitstatus_to_exitcode(asyncio.run(lead())) == 0
+
+
+@pytest.mark.parametrize("thread", [False, True])
+async def test_a_forked_child_that_leaves_a_body_reports_no_end_of_the_term_of_its_parent(
+    *, thread: bool
+) -> None:
+    heard: list[Event] = []
+    async with aioredlock_ng.Redlock(
+        MemoryNodes(3), thread=thread, sinks=[heard.append]
+    ) as redlock:
+        election = redlock.election("scheduler")
+
+        def leave() -> None:
+            with suppress(RuntimeError, LockLost, StopIteration):
+                election.__aexit__(None, None, None).send(None)
+            assert not any(isinstance(event, TermEnded | LeaderChanged) for event in heard)
+
+        async with election:
+            heard.clear()
+            child = forked(leave)
+            _, status = await asyncio.to_thread(os.waitpid, child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert sum(isinstance(event, TermEnded) for event in heard) == 1
