@@ -76,6 +76,11 @@ class Elections:
             TermOutlived: lambda event: self._of(event.resource).outlived.inc(),
         }
 
+    def forget(self) -> None:
+        """Set the gauges to 0 in a forked child, which leads no election of its parent."""
+        for counted in self._counted.values():
+            counted.leading.set(0)
+
     def _ended(self, event: TermEnded) -> None:
         counted = self._of(event.resource)
         counted.leading.dec()

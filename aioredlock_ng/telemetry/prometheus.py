@@ -5,9 +5,11 @@ No label contains a lock's name.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable  # noqa: TC003 -- the documentation resolves the signature
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from aioredlock_ng._forks import call_in_children
 from aioredlock_ng.errors import ConfigurationError
 from aioredlock_ng.events import (
     AcquireCancelled,
@@ -21,12 +23,6 @@ from aioredlock_ng.events import (
     LockAcquired,
     LockHandedOver,
     LossFound,
-    NodeAnswers,
-    NodeDown,
-    NodeQuarantined,
-    NodeSuspect,
-    NodeTrusted,
-    NodeUp,
     QuorumLost,
     RenewalFailed,
     WaiterWoken,
@@ -34,7 +30,7 @@ from aioredlock_ng.events import (
 from aioredlock_ng.telemetry._buckets import HOLDS, ROUNDS, WAITS
 from aioredlock_ng.telemetry._lock_kinds import Kinds
 from aioredlock_ng.telemetry._prometheus_elections import Elections
-from aioredlock_ng.telemetry._states import STATES, NodeStates
+from aioredlock_ng.telemetry._prometheus_nodes import Nodes
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -52,7 +48,6 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from aioredlock_ng.events import Event
-    from aioredlock_ng.telemetry._states import NodeEvent
 
     _Ended = LeaseReleased | LeaseAbandoned | LeaseLost | LossFound
 
@@ -108,8 +103,6 @@ class PrometheusSink(Collector):
                 f"registry must be a prometheus_client.CollectorRegistry, not {given}"
             )
         self._metrics: list[Counter | Gauge | Histogram] = []
-        self._nodes = NodeStates()
-
         self._kinds = Kinds(kind)
         label = ("kind",) if self._kinds.wanted else ()
         self._wait = self._histogram(
@@ -157,25 +150,14 @@ class PrometheusSink(Collector):
             "wakeups", "Attempts of waiters, by the cause of their wake-up.", "cause"
         )
         self._wakeups = {cause: wakeups.labels(cause) for cause in _CAUSES}
-        self._outages = self._counter(
-            "node_outages", "Lost connections and failed connections to nodes.", "node"
-        )
-        self._quarantines = self._counter(
-            "node_quarantines", "Quarantines of nodes that may have forgotten locks.", "node"
-        )
         self._memory_losses = self._counter(
             "memory_losses", "Times at which all nodes had restarted or lost their memory."
         )
         self._quorum_losses = self._counter(
             "quorum_losses", "Times at which no quorum of nodes could grant any more."
         )
-        self._state = self._gauge(
-            "node_state",
-            "1 for the present state of a node, 0 for the other states.",
-            "livemax",
-            "node",
-            "state",
-        )
+        self._nodes = Nodes(self._counter, self._gauge)
+        self._elections = Elections(self._counter, self._gauge, self._kinds)
 
         self._takers: dict[type[Event], Callable[[Any], None]] = {
             LockAcquired: self._acquired,
@@ -190,16 +172,14 @@ class PrometheusSink(Collector):
             RenewalFailed: lambda _: self._unrenewed.inc(),
             LockHandedOver: lambda _: self._hand_overs.inc(),
             WaiterWoken: lambda event: self._wakeups[event.cause].inc(),
-            NodeUp: self._node,
-            NodeDown: self._node,
-            NodeSuspect: self._node,
-            NodeAnswers: self._node,
-            NodeQuarantined: self._node,
-            NodeTrusted: self._node,
             AllNodesForgot: lambda _: self._memory_losses.inc(),
             QuorumLost: lambda _: self._quorum_losses.inc(),
-            **Elections(self._counter, self._gauge, self._kinds).takers,
+            **self._nodes.takers,
+            **self._elections.takers,
         }
+        # Set in a forked child until the gauges of the parent's leases and elections are 0.
+        self._inherited: threading.RLock | None = None
+        call_in_children(self, PrometheusSink._forked)
         try:
             registry.register(self)
         except ValueError:
@@ -211,12 +191,16 @@ class PrometheusSink(Collector):
 
     def __call__(self, event: Event) -> None:
         """Count one event. Ignore an event that has no metric."""
+        if (mutex := self._inherited) is not None:
+            self._forget_parent(mutex)
         take = self._takers.get(type(event))
         if take is not None:
             take(event)
 
     def collect(self) -> Iterator[Metric]:
         """Return the metrics for a scrape of the registry, from any thread."""
+        if (mutex := self._inherited) is not None:
+            self._forget_parent(mutex)
         for metric in self._metrics:
             yield from metric.collect()
 
@@ -268,17 +252,19 @@ class PrometheusSink(Collector):
         self._round.observe(event.took)
         self._renewed.inc(event.leases)
 
-    def _node(self, event: NodeEvent) -> None:
-        with self._nodes.taking(event) as (node, before, after):
-            if after != before:
-                for state in STATES:
-                    self._state.labels(node, state).set(state == after)
-        # As in `_of_kind`, both counters are created before their first event.
-        outages, quarantines = self._outages.labels(node), self._quarantines.labels(node)
-        if isinstance(event, NodeDown):
-            outages.inc()
-        elif isinstance(event, NodeQuarantined):
-            quarantines.inc()
+    def _forked(self) -> None:
+        # The gauges have locks, which threads of the parent may have held at the fork. So the
+        # gauges are not set before the child uses them.
+        self._inherited = threading.RLock()
+
+    def _forget_parent(self, mutex: threading.RLock) -> None:
+        with mutex:
+            if self._inherited is mutex:
+                for counted in self._counted.values():
+                    counted.held.set(0)
+                self._elections.forget()
+                self._nodes.forget()
+                self._inherited = None
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return self._kept(Counter(f"aioredlock_ng_{name}", text, labels, registry=None))

@@ -109,6 +109,47 @@ sys.stdin.read()
             worker.communicate()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.parametrize("multiprocess", [False, True])
+def test_a_forked_child_reports_no_lease_and_no_election_of_its_parent(
+    tmp_path: Path, *, multiprocess: bool
+) -> None:
+    """The gauges of the child count its own events only, and the node that it sees has a state."""
+    code = """
+import os, sys
+from aioredlock_ng.events import *
+from aioredlock_ng.telemetry.prometheus import PrometheusSink
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from tests.telemetry.exposition import exposed
+sink, parent, registry = PrometheusSink(), os.getpid(), REGISTRY
+events = (
+    NodeUp("n", ""), LockAcquired("a", "abc123", 1, 0.02, 1, ()), TermBegan("a", "us", 1)
+)
+for event in events:
+    sink(event)
+if child := os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+try:
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        mark_process_dead(parent)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)
+    else:
+        seen = exposed(registry)
+        assert seen.value("leases_held") == seen.value("election_leading") == 0
+    for event in events:
+        sink(event)
+    seen = exposed(registry)
+    assert seen.value("leases_held") == seen.value("election_leading") == 1
+    assert seen.state("n") == "up"
+except BaseException as error:
+    sys.exit(repr(error))
+"""
+    directory = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)} if multiprocess else {}
+    subprocess.run([sys.executable, "-c", code], env=os.environ | directory, check=True)
+
+
 def test_the_error_without_the_library_names_the_extra() -> None:
     code = (
         "import sys; sys.modules['prometheus_client'] = None; "
