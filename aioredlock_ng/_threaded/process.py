@@ -217,10 +217,12 @@ def _after_fork() -> None:
 
 
 def _at_exit() -> None:
-    for process in list(_all):
-        # An error of one manager must not leave the other managers open.
-        with suppress(Exception):
-            process.close()
+    # A closing may wait for nodes that do not answer. So all closings begin before the first wait.
+    for end in (PerProcess._begin_close, PerProcess.close):
+        for process in list(_all):
+            # An error of one manager must not leave the other managers open.
+            with suppress(Exception):
+                end(process)
 
 
 if hasattr(os, "register_at_fork"):

@@ -423,3 +423,34 @@ def test_an_exit_releases_the_lock_of_a_program_that_keeps_only_the_lease(
     done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=True)
     assert done.stderr == b""
     assert not any(keys_of(three_nodes, "order"))
+
+
+MANY = """
+import os
+import sys
+import threading
+from aioredlock_ng.events import LeaseReleased
+from aioredlock_ng.sync import Redlock
+
+both = threading.Barrier(2)
+
+def meet(event):
+    if isinstance(event, LeaseReleased):
+        both.wait(10)
+        os.write(1, b"met ")
+
+redlocks = [Redlock(sys.argv[1:], node_timeout=2.5, ttl=40.0, sinks=[meet]) for _ in range(2)]
+leases = [redlock.lock(name).acquire() for redlock, name in zip(redlocks, "ab")]
+"""
+
+
+def test_the_exit_of_the_interpreter_closes_several_managers_at_once(three_nodes: NodeSet) -> None:
+    """A manager whose nodes do not answer delays no other. Each one waits for the other here."""
+    done = subprocess.run(
+        [sys.executable, "-c", MANY, *three_nodes.urls],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("met met ", "")
