@@ -257,7 +257,10 @@ class ThreadedLease(Lease):
             # Another loop closed the manager after `entered` had looked. The body runs already, and
             # must learn that it has lost its lock.
             self._engine.extender.found_lost(record, CLOSED)
-        self._report_loss()
+        # An abandoned lease is not lost. At the end of the block, the cancellation of its body
+        # would reach the caller as a `CancelledError` that nobody requested.
+        if record.reason:
+            self._report_loss()
 
     def _report_loss(self) -> None:
         """Report a loss to the body. The engine's loop runs this method."""

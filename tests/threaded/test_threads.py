@@ -198,6 +198,24 @@ async def test_a_body_that_finds_its_loss_by_verify_is_not_cancelled_as_well(
     assert went_on
 
 
+async def test_a_lease_that_is_abandoned_before_its_body_begins_does_not_cancel_the_body(
+    nodes: MemoryNodes,
+) -> None:
+    def abandon(event: Event) -> None:
+        if isinstance(event, LockAcquired):
+            for lease in redlock.leases:
+                lease.abandon()
+
+    redlock = Redlock(nodes, thread=True, sinks=[abandon])
+    async with redlock:
+        async with redlock.lock("a") as lease:
+            # The engine learns of the body before it answers this call.
+            await redlock.wait_ready()
+            await asyncio.sleep(0)
+            assert not lease.lost
+        assert await redlock.locked("a")
+
+
 async def test_a_test_that_loses_leases_counts_each_acquire_once(nodes: MemoryNodes) -> None:
     async with Redlock(nodes, thread=True) as redlock:
         with lose_at("a", "acquired", nth=2):
