@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import partial
+from copy import copy
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import aioredlock_ng
@@ -61,14 +61,11 @@ class Redlock(Kinds):
                 f"a Redlock of aioredlock_ng.sync has no {' and no '.join(own)}: its engine always"
                 " has a thread of its own; leave the option out"
             )
-        if hasattr(nodes, "__iter__") and not isinstance(nodes, (str, bytes, dict)):
-            # Each process that opens the manager reads the nodes again. An iterator would be empty
-            # by then.
-            nodes = list(nodes)
-        make = partial(aioredlock_ng.Redlock, nodes, **options)
-        # The unopened manager checks the arguments, and describes locks until the first use.
-        self._unopened = make()
-        self._process = PerProcess(make)
+        # The unopened manager checks the arguments, and describes locks until the first use. Each
+        # process that opens the manager copies it, because a second reading of an iterator, such as
+        # `nodes` or `sinks`, would find it empty.
+        self._unopened = unopened = aioredlock_ng.Redlock(nodes, **options)
+        self._process = PerProcess(lambda: copy(unopened))
         self._inside = Inside()
 
     @classmethod

@@ -521,3 +521,12 @@ def test_a_guarded_function_keeps_its_lock_for_the_min_hold(
         lambda: None not in keys_of(three_nodes, "report:1") + keys_of(three_nodes, "report:2")
     )
     assert rival.force_release("report:1") == rival.force_release("report:2") == 3
+
+
+def test_a_manager_reads_iterators_of_nodes_and_sinks_only_once(three_nodes: NodeSet) -> None:
+    heard: list[Event] = []
+    redlock = Redlock(iter(three_nodes.urls), sinks=iter([heard.append]))
+    for number in (1, 2):
+        with redlock, redlock.lock("order"):
+            assert len(redlock.nodes) == 3
+        assert sum(isinstance(event, LockAcquired) for event in heard) == number
