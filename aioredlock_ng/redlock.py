@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from aioredlock_ng._clock import boottime, wall_us
 from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._manager.arguments import (
+    check_clocks,
     check_surroundings,
-    check_wall_clock,
     checked_nodes,
     checked_sinks,
 )
@@ -174,8 +174,8 @@ class Redlock(Kinds):
             The manager itself.
 
         Raises:
-            ConfigurationError: Two nodes are the same server, or `wall_clock` returns an impossible
-                time.
+            ConfigurationError: Two nodes are the same server, or `clock` or `wall_clock` returns an
+                impossible time.
             RedlockClosed: The manager is already open, perhaps in another event loop, or in the
                 parent of this forked process. Also raised if the manager is closed during the call,
                 and if no asyncio event loop runs, for example under trio.
@@ -187,7 +187,7 @@ class Redlock(Kinds):
             return self
         loop = running_loop()
         refuse_second_opening(self._engine)
-        check_wall_clock(self._wall_us())
+        check_clocks(self._clock, self._wall_us)
         outbox = Outbox(loop, self._clock, self._run_id if self._specs.kind.own_marker else b"")
         self._nodes = nodes = nodes_of(self._given, outbox, self._options)
         engine = self._engine = engine_of(

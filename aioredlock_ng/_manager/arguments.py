@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,13 @@ from aioredlock_ng._core.fencing import LATEST_US
 from aioredlock_ng.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from aioredlock_ng._nodes.connect import Connector
     from aioredlock_ng._nodes.port import Node
     from aioredlock_ng.events import EventSink
 
-__all__ = ["check_surroundings", "check_wall_clock", "checked_nodes", "checked_sinks"]
+__all__ = ["check_clocks", "check_surroundings", "checked_nodes", "checked_sinks"]
 
 
 def check_surroundings(clock: object, wall_clock: object, rng: object) -> None:
@@ -36,12 +37,26 @@ def check_surroundings(clock: object, wall_clock: object, rng: object) -> None:
         raise ConfigurationError(f"rng must be a random.Random or None, not {type(rng).__name__}")
 
 
-def check_wall_clock(wall_us: int) -> None:
-    """Refuse a time, in microseconds since 1970, that is negative or too large for a fence."""
-    if not 0 <= wall_us < LATEST_US:
+def check_clocks(clock: Callable[[], float], wall_us: Callable[[], int]) -> None:
+    """Read both clocks once, and refuse a time with which the manager cannot work.
+
+    `wall_us` returns microseconds since 1970. A fence has no room for negative or very late times.
+    """
+    now: object = clock()
+    if not isinstance(now, (int, float)) or not -math.inf < now < math.inf:
+        raise ConfigurationError(
+            f"clock must return a finite number of seconds; it returns {now!r}; leave it out"
+        )
+    try:
+        wall = wall_us()
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigurationError(
+            f"wall_clock must return seconds since 1970 as a number: {error}"
+        ) from error
+    if not 0 <= wall < LATEST_US:
         raise ConfigurationError(
             f"wall_clock must return seconds since 1970, from 0 to {LATEST_US / 1e6:g};"
-            f" it returns {wall_us / 1e6:g}"
+            f" it returns {wall / 1e6:g}"
         )
 
 

@@ -95,8 +95,8 @@ class Redlock(Kinds):
             The manager itself.
 
         Raises:
-            ConfigurationError: Two nodes are the same server, or `wall_clock` returns an impossible
-                time.
+            ConfigurationError: Two nodes are the same server, or `clock` or `wall_clock` returns an
+                impossible time.
             RedlockClosed: The thread of the locks has ended by an error. `close()` comes first.
 
         Safety: an interrupted call either undoes the opening, or leaves the manager open until

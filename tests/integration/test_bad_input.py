@@ -192,13 +192,22 @@ def test_a_ttl_too_small_for_the_node_timeout_is_refused_with_the_inequality() -
         Redlock(URLS, node_timeout=0.5).lock("order", ttl=0.5)
 
 
-@pytest.mark.parametrize("told", [1.7e12, 9e9, -1.0])
+@pytest.mark.parametrize("told", [1.7e12, 9e9, -1.0, math.nan, math.inf, 10**400, None, "1.7e9"])
 async def test_a_wall_clock_that_does_not_return_seconds_is_refused_before_anything_is_sent(
-    told: float,
+    told: Any,
 ) -> None:
     """A fence from a clock in milliseconds would exceed the fences of all other clients."""
     redlock = Redlock(URLS, wall_clock=lambda: told)
     with pytest.raises(ConfigurationError, match="wall_clock must return seconds since 1970"):
+        await redlock.open()
+
+
+@pytest.mark.parametrize("told", [math.nan, math.inf, None, "1.0"])
+async def test_a_clock_that_does_not_return_seconds_is_refused_before_anything_is_sent(
+    told: Any,
+) -> None:
+    redlock = Redlock(URLS, clock=lambda: told)
+    with pytest.raises(ConfigurationError, match="clock must return a finite number of seconds"):
         await redlock.open()
 
 
