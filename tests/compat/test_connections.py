@@ -334,6 +334,17 @@ Pool = type("Redis", (), {"__module__": "aioredis.commands"})
             [{"host": "localhost", "db": "word"}],
             "the database of a connection must be a number from 0 to 15",
         ),
+        *(
+            ([connection], "the port of a connection must be a number from 0 to 65535")
+            for connection in (
+                ("localhost", "word"),
+                {"host": "localhost", "port": "word"},
+                {"host": "localhost", "port": None},
+                ("localhost", -1),
+                ("localhost", 65536),
+                ("localhost", float("inf")),
+            )
+        ),
         ([{"host": "localhost", "nothing": 1}], "unknown settings.*nothing"),
         ([{"host": "localhost", "ssl": "yes"}], "'ssl' must be"),
         (["unix:///run/redis.sock?ssl=true"], "TLS over a Unix socket"),

@@ -147,7 +147,7 @@ def _client(place: dict[str, Any], settings: dict[str, Any]) -> Redis:
             )
         kind, kwargs["context"] = _TLS, context
     if "port" in kwargs:
-        kwargs["port"] = int(kwargs["port"])
+        kwargs["port"] = _port(kwargs["port"])
     return Redis(connection_pool=ConnectionPool(connection_class=kind, **kwargs))
 
 
@@ -164,6 +164,14 @@ def _primary(sentinel: Sentinel) -> Redis:
     watching = make(sentinel.connection, sentinel_kwargs=asking)
     primary: Redis = watching.master_for(sentinel.master, **settings)
     return primary
+
+
+def _port(value: Any) -> int:
+    with suppress(TypeError, ValueError, OverflowError):
+        if 0 <= (port := int(value)) <= 65535:
+            return port
+    # The value is not shown, because a password may stand in its place.
+    raise ConfigurationError("the port of a connection must be a number from 0 to 65535")
 
 
 def _database(value: Any) -> int:
