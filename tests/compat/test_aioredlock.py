@@ -403,6 +403,23 @@ async def test_every_key_that_aioredis_accepts_is_a_name(
             await eventually(lambda: three_nodes.keys() == [{str(resource)}] * 3)
 
 
+@pytest.mark.parametrize("resource", [["order"], {}, None, True, "\ud800", ""])
+async def test_a_resource_that_cannot_be_a_name_is_refused_before_anything_is_sent(
+    resource: Any, manager_of: Make
+) -> None:
+    manager = manager_of(["redis://127.0.0.1:1"])
+    by_hand = Lock(manager, resource, "0123", valid=True)
+    calls = (
+        lambda: manager.lock(resource),
+        lambda: manager.get_lock(resource, "0123"),
+        lambda: manager.extend(by_hand),
+        lambda: manager.unlock(by_hand),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match=r"^resource "):
+            await call()
+
+
 async def test_is_locked_takes_names_and_locks_only(three_nodes: NodeSet, manager_of: Make) -> None:
     manager = manager_of(three_nodes.urls)
     with pytest.raises(TypeError, match="not int"):

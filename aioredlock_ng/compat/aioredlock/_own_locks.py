@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from aioredlock_ng._core.keys import name_bytes
 from aioredlock_ng.compat.aioredlock._access import name_of
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class OwnLocks:
     """The locks that one manager has acquired, by name."""
 
     def __init__(self) -> None:
-        self._by_key: dict[Any, Lock] = {}
+        self._by_key: dict[bytes, Lock] = {}
         self._forget_at = _FORGET_FROM
 
     def __len__(self) -> int:
@@ -65,7 +66,10 @@ class OwnLocks:
         self._by_key[_key_of(lock.resource)] = lock
 
 
-def _key_of(resource: Any) -> Any:
-    """Return the same key for all forms of a name: 42, "42" and b"42" are one key on the nodes."""
-    name = name_of(resource)
-    return name.encode("utf-8", "surrogatepass") if isinstance(name, str) else name
+def _key_of(resource: Any) -> bytes:
+    """Return the same key for all forms of a name: 42, "42" and b"42" are one key on the nodes.
+
+    Raises:
+        ConfigurationError: The resource cannot be a name.
+    """
+    return name_bytes("resource", name_of(resource))
