@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from aioredlock_ng._election.candidacy import Candidacy
 from aioredlock_ng._election.leader_watch import Leaders, Watch
+from aioredlock_ng._election.term import work_of
 from aioredlock_ng.errors import ConfigurationError, LockLost, LockNotAcquired, LockReleased
 from aioredlock_ng.usage import call_of, unsupported
 
@@ -143,7 +144,7 @@ class Election:
                 and this candidate has not led yet. A candidate that has led before waits for a
                 random time between half a ttl and a ttl, and tries again.
             LockHeld: This task already holds the lock in an enclosing `async with`.
-            ConfigurationError: `main` is not callable.
+            ConfigurationError: `main` is not callable, or its result cannot be awaited.
             RedlockError: This candidate already stands for election or leads.
             RedlockClosed: The manager is not open, is closed meanwhile, or belongs to another loop.
             BaseException: The exception of `main`, raised after the lock was released.
@@ -163,7 +164,7 @@ class Election:
             ) is not None:
                 try:
                     try:
-                        result = await main(lease)
+                        result = await work_of(main, lease)
                     except BaseException as error:
                         await candidacy.leave(error)
                         raise

@@ -11,8 +11,9 @@ import asyncio
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
+from inspect import isawaitable
 from math import inf
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from aioredlock_ng._leases.interruption import Interruption
 from aioredlock_ng.errors import ConfigurationError, LockLost, LockReleased
@@ -20,11 +21,15 @@ from aioredlock_ng.events import RenewalSlow, SteppingDown, TermOutlived
 from aioredlock_ng.options import positive_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from aioredlock_ng.events import EventSink
     from aioredlock_ng.lease import Lease
     from aioredlock_ng.options import Options
 
-__all__ = ["Margins", "Term", "margins_of"]
+__all__ = ["Margins", "Term", "margins_of", "work_of"]
+
+R = TypeVar("R")
 
 _STEP_DOWN_SHARE: Final = 1 / 3
 """Default of `step_down` as a share of the ttl.
@@ -259,3 +264,18 @@ def margins_of(
             " step_down"
         )
     return Margins(least, (least + renewed) / 2)
+
+
+def work_of(main: Callable[[Lease], Awaitable[R]], lease: Lease) -> Awaitable[R]:
+    """Call `main` with the lease of a term, and return the work that the leader awaits.
+
+    Raises:
+        ConfigurationError: The result of `main` cannot be awaited.
+    """
+    work = main(lease)
+    if not isawaitable(work):
+        raise ConfigurationError(
+            "main must be a coroutine function that takes a lease, but it returned an object of the"
+            f" type {type(work).__name__}; define it by `async def`, without `yield`"
+        )
+    return work

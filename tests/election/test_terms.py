@@ -25,7 +25,7 @@ from tests.election.candidates import NAME, Candidate, Log, now, stop
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from aioredlock_ng import Lease
     from aioredlock_ng.events import Event
@@ -740,6 +740,23 @@ async def test_an_election_refuses_a_main_that_is_not_callable(rig: Rig) -> None
     election = (await rig.process()).redlock.election(NAME)
     with pytest.raises(ConfigurationError, match="main must be"):
         await election.run("forever")  # type: ignore[arg-type]
+
+
+async def test_an_election_refuses_a_main_whose_result_cannot_be_awaited(rig: Rig) -> None:
+    process = await rig.process()
+
+    def plain(lease: Lease) -> int:
+        return lease.fence
+
+    async def generator(lease: Lease) -> AsyncIterator[int]:
+        yield lease.fence
+
+    for main, kind in ((plain, "int"), (generator, "async_generator")):
+        with pytest.raises(
+            ConfigurationError, match=f"^main must be a coroutine function .* returned .*{kind}"
+        ):
+            await process.redlock.election(NAME).run(main)  # type: ignore[arg-type]
+        assert not process.redlock.leases
 
 
 async def test_an_election_needs_an_open_manager(rig: Rig) -> None:
