@@ -235,8 +235,7 @@ class WaiterWoken:
         resource: The lock's name.
         cause: The reason for the attempt. "notified": messages or answers of the nodes say that a
             quorum may grant. "expiry": the remaining time of a holder, or of an offer to another
-            waiter, is over. "fallback": no quorum answered the last request of the
-            waiter's line, which consists of the waiting tasks of its process.
+            waiter, is over. "fallback": no quorum answered the last request of the waiting line.
     """
 
     resource: str
