@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from aioredlock_ng.errors import LockLost
 
-__all__ = ["add_note", "loss_in"]
+__all__ = ["add_note", "is_loss"]
 
 
 def add_note(error: BaseException, note: str) -> None:
@@ -15,15 +15,11 @@ def add_note(error: BaseException, note: str) -> None:
         error.add_note(note)
 
 
-def loss_in(error: BaseException, resource: str | None = None) -> LockLost | None:
-    """Return `error` if it is a `LockLost`, or the first error of a group of only such errors.
+def is_loss(error: BaseException, resource: str | None = None) -> bool:
+    """Return True if `error` is a `LockLost`, or a group of only such errors.
 
-    If `resource` is given, only losses of this lock count. For any other error, and for a group
-    with any other error, the result is None.
+    If `resource` is given, only losses of this lock count.
     """
     if isinstance(error, BaseExceptionGroup):
-        losses = [loss_in(part, resource) for part in error.exceptions]
-        return None if None in losses else losses[0]
-    if isinstance(error, LockLost) and resource in (None, error.resource):
-        return error
-    return None
+        return all(is_loss(part, resource) for part in error.exceptions)
+    return isinstance(error, LockLost) and resource in (None, error.resource)

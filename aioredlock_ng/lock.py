@@ -9,10 +9,9 @@ from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._leases.lease_base import CLOSED_AMID
 from aioredlock_ng._leases.loss_points import reached
 from aioredlock_ng._leases.open_blocks import Bodies, Body
-from aioredlock_ng._notes import add_note
+from aioredlock_ng._notes import add_note, is_loss
 from aioredlock_ng.errors import (
     LockHeld,
-    LockLost,
     LockNotAcquired,
     RedlockClosed,
     RedlockError,
@@ -272,7 +271,7 @@ class Lock:
             if exc is None or ours:
                 raise error from exc
             # A body may fail by the loss of another lock.
-            if not (isinstance(exc, LockLost) and exc.resource == lease.resource):
+            if not is_loss(exc, lease.resource):
                 add_note(exc, str(error))
         finally:
             # The error's traceback refers to this frame. Without the `del`, both would form a cycle

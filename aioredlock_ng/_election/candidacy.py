@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 from aioredlock_ng._election.leader_watch import changed
 from aioredlock_ng._election.term import Term
 from aioredlock_ng._engine.loops import running_loop
-from aioredlock_ng._notes import add_note, loss_in
+from aioredlock_ng._notes import add_note, is_loss
 from aioredlock_ng._threaded.latch import Latch
 from aioredlock_ng.errors import (
     LockLost,
@@ -262,7 +262,7 @@ class Candidacy:
         if over is None or (exc is None and self.resigned and not ours):
             return
         try:
-            if exc is None or ours or loss_in(exc, self.lock.resource) is not None:
+            if exc is None or ours or is_loss(exc, self.lock.resource):
                 self.over = over
                 raise over from exc
             add_note(exc, str(over))

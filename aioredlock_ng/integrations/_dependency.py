@@ -12,11 +12,12 @@ from fastapi.exceptions import RequestValidationError
 from starlette.requests import HTTPConnection
 
 from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, Redlock
+from aioredlock_ng._notes import is_loss
 
 from ._endpoints import work_of
 from ._openapi import parameter_of, response_of
 from ._parameters import Parameters
-from ._policy import UNAVAILABLE, Policy, loss_of
+from ._policy import UNAVAILABLE, Policy
 from ._template import UnusableValue
 from ._threads import outlasting
 
@@ -120,9 +121,9 @@ class LockDependency:
                 raise
             raise self._unavailable(error) from error
         except (LockLost, ExceptionGroup) as error:
-            if (loss := loss_of(lease, error)) is None:
+            if lease is None or not lease.was_gone or not is_loss(error):
                 raise
-            raise self._unavailable(loss) from loss
+            raise self._unavailable(lease.lost_error()) from error
 
     def _unavailable(self, error: LockNotAcquired | LockLost) -> LockUnavailable:
         return LockUnavailable(*self._policy.answer(error))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from aiohttp import web
 
 from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, Redlock
+from aioredlock_ng._notes import is_loss
 
 from ._makers import check_makers, values_of
-from ._policy import loss_of
 from ._template import UnusableValue
 from ._threads import outlasting
 
@@ -165,9 +165,10 @@ class Locks:
         except (LockLost, ExceptionGroup) as error:
             # If a response has begun, send no error response. The client would read it as a part of
             # the first one.
-            if (loss := loss_of(lease, error)) is None or request.writer.output_size > 0:
+            begun = request.writer.output_size > 0
+            if begun or lease is None or not lease.was_gone or not is_loss(error):
                 raise
-            raise self._unavailable(loss) from loss
+            raise self._unavailable(lease.lost_error()) from error
         finally:
             request[LEASE] = outer
 

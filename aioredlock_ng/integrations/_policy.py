@@ -9,7 +9,6 @@ from aioredlock_ng import ConfigurationError, LockLost, QuorumUnreachable, Redlo
 from aioredlock_ng._core.request_labels import UnusableLabel, label_template
 from aioredlock_ng._core.slots import checked_limit
 from aioredlock_ng._manager.scan import checked_manager
-from aioredlock_ng._notes import loss_in
 from aioredlock_ng.guarded import described
 from aioredlock_ng.options import check_shared, positive_seconds
 
@@ -18,12 +17,11 @@ from ._template import Template, UnusableValue
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from aioredlock_ng import Lease, LockNotAcquired
+    from aioredlock_ng import LockNotAcquired
     from aioredlock_ng._core.templates import Placeholder
     from aioredlock_ng.guarded import Manager
-    from aioredlock_ng.sync import Lease as ThreadLease
 
-__all__ = ["UNAVAILABLE", "Answer", "Policy", "loss_of", "manager_or_none"]
+__all__ = ["UNAVAILABLE", "Answer", "Policy", "manager_or_none"]
 
 L = TypeVar("L")
 
@@ -71,17 +69,6 @@ def manager_or_none(call: str, redlock: object) -> Redlock | None:
         " AIOREDLOCK_NG_NODES"
     )
     return checked_manager(call, redlock, remedy)
-
-
-def loss_of(lease: Lease | ThreadLease | None, error: Exception) -> LockLost | None:
-    """Return the loss if a request failed only because its lock was lost.
-
-    A child of a `TaskGroup` may find the loss. `error` is then a group. If the group has any other
-    error, the result is None, because the request failed for another reason as well.
-
-    `lease` is None if the request has got no lease.
-    """
-    return None if lease is None or not lease.was_gone else loss_in(error)
 
 
 class Answer(NamedTuple):

@@ -7,8 +7,9 @@ import inspect
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 from aioredlock_ng import ConfigurationError, LockLost, LockNotAcquired
+from aioredlock_ng._notes import is_loss
 
-from ._policy import Answer, Policy, loss_of
+from ._policy import Answer, Policy
 from ._template import UnusableValue
 
 if TYPE_CHECKING:
@@ -193,9 +194,9 @@ class ViewLock:
                 raise
             raise Refused(self._policy.answer(error)) from error
         except (LockLost, ExceptionGroup) as error:
-            if (loss := loss_of(lease, error)) is None:
+            if lease is None or not lease.was_gone or not is_loss(error):
                 raise
-            raise Refused(self._policy.answer(loss)) from loss
+            raise Refused(self._policy.answer(lease.lost_error())) from error
 
     def _values(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], more: Mapping[str, Any]

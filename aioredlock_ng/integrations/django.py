@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 from aioredlock_ng import ConfigurationError, LockLost, LockNotAcquired, UpgradeRefused
 from aioredlock_ng._core.request_labels import LabelTemplate, UnusableLabel, label_template
 from aioredlock_ng._core.slots import checked_limit
+from aioredlock_ng._notes import is_loss
 from aioredlock_ng.guarded import described
 from aioredlock_ng.options import check_shared
 from aioredlock_ng.sync.guarded import refuse_unrun
 
-from ._policy import loss_of
 from ._settings import manager_from
 from ._sigterm import ending_by_sigterm
 from ._tasks import is_held
@@ -208,9 +208,9 @@ def locked_command(
                     return None
                 _fail(error, _HELD if is_held(error) else _NO_QUORUM)
             except (LockLost, ExceptionGroup) as error:
-                if (loss := loss_of(lease, error)) is None:
+                if lease is None or not lease.was_gone or not is_loss(error):
                     raise
-                _fail(loss, _LOST)
+                _fail(lease.lost_error(), _LOST)
 
         return call  # type: ignore[return-value]
 

@@ -9,8 +9,8 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aioredlock_ng._leases.lease_base import thread_inside
-from aioredlock_ng._notes import add_note
-from aioredlock_ng.errors import LockLost, RedlockError
+from aioredlock_ng._notes import add_note, is_loss
+from aioredlock_ng.errors import RedlockError
 from aioredlock_ng.sync._lease import Entry, Lease
 from aioredlock_ng.usage import call_of, unsupported
 
@@ -202,7 +202,7 @@ class Lock:
         if exc is None:
             raise error
         # A body may fail by the loss of another lock.
-        if not (isinstance(exc, LockLost) and exc.resource == lease.resource):
+        if not is_loss(exc, lease.resource):
             add_note(exc, str(error))
 
     def leave(self, lease: Lease) -> None:

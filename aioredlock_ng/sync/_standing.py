@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aioredlock_ng
 from aioredlock_ng._leases.lease_base import thread_inside
-from aioredlock_ng._notes import add_note, loss_in
+from aioredlock_ng._notes import add_note, is_loss
 from aioredlock_ng.errors import ConfigurationError, RedlockClosed, RedlockError
 from aioredlock_ng.sync._lock import start_on_lost
 from aioredlock_ng.sync._term_lease import TermLease
@@ -181,7 +181,7 @@ class Stand:
         try:
             return self._thread.run(end, self._undo)
         except RedlockClosed:
-            known = error is None or lease.raised(error) or loss_in(error, lease.resource)
+            known = error is None or lease.raised(error) or is_loss(error, lease.resource)
             if error is not None and not known:
                 add_note(error, str(lease.lost_error()))
                 return Over(failed=True)
@@ -282,7 +282,7 @@ class Stand:
             return self._result
         if lease.must_end and lease.raised(error):
             raise asyncio.CancelledError
-        if loss_in(error, lease.resource) is not None:
+        if is_loss(error, lease.resource):
             raise error
         raise _BodyFailed
 

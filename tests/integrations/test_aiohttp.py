@@ -224,7 +224,7 @@ async def test_a_loss_cancels_the_handler_and_is_answered_by_503(
 
 
 async def test_a_loss_in_a_task_group_is_answered_by_503_unless_another_error_is_beside_it(
-    nodes: NodeSet, elsewhere: Redlock
+    nodes: NodeSet,
 ) -> None:
     seen: list[BaseException] = []
 
@@ -238,7 +238,9 @@ async def test_a_loss_in_a_task_group_is_answered_by_503_unless_another_error_is
         async def fail() -> None:
             raise LookupError(account)
 
-        await elsewhere.force_release(f"account:{account}")
+        # The event loop has no turn in between, so the handler finds the loss by its own call.
+        for node in nodes:
+            node.command("DEL", f"account:{account}")
         with suppress(LockLost):
             await lease.verify()
         async with asyncio.TaskGroup() as group:
@@ -259,7 +261,7 @@ async def test_a_loss_in_a_task_group_is_answered_by_503_unless_another_error_is
         assert (await client.post("/accounts/42")).status_code == 503
         assert (await client.post("/accounts/broken")).status_code == 500
     unavailable, group = seen
-    assert isinstance(unavailable.__cause__, LockLost)
+    assert isinstance(unavailable.__cause__, ExceptionGroup)
     assert isinstance(group, ExceptionGroup)
     assert group.subgroup(LookupError) is not None
 

@@ -189,7 +189,7 @@ async def test_a_loss_that_the_endpoint_finds_itself_is_answered_by_503(
 
 @both_scopes
 async def test_a_loss_in_a_task_group_is_answered_by_503_unless_another_error_is_beside_it(
-    nodes: NodeSet, elsewhere: Redlock, scope: Any
+    nodes: NodeSet, scope: Any
 ) -> None:
     app = FastAPI(lifespan=redlock_lifespan())
     seen: list[BaseException] = []
@@ -205,7 +205,9 @@ async def test_a_loss_in_a_task_group_is_answered_by_503_unless_another_error_is
         async def fail() -> None:
             raise LookupError(order_id)
 
-        await elsewhere.force_release(f"order:{order_id}")
+        # The event loop has no turn in between, so the endpoint finds the loss by its own call.
+        for node in nodes:
+            node.command("DEL", f"order:{order_id}")
         with suppress(LockLost):
             await lease.verify()
         async with asyncio.TaskGroup() as group, asyncio.TaskGroup() as inner:
@@ -221,7 +223,7 @@ async def test_a_loss_in_a_task_group_is_answered_by_503_unless_another_error_is
 
     @app.exception_handler(LockUnavailable)
     async def told(request: Request, error: LockUnavailable) -> JSONResponse:
-        assert isinstance(error.__cause__, LockLost)
+        assert isinstance(error.__cause__, ExceptionGroup)
         return JSONResponse(None, status_code=error.status_code)
 
     async with fastapi_client(app) as client:

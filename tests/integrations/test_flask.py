@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -15,10 +18,13 @@ from flask.views import MethodView
 from werkzeug.serving import make_server
 
 from aioredlock_ng import ConfigurationError, LockHeld, LockLost
+from aioredlock_ng.integrations._views import Refused, ViewLock, policy_of
 from aioredlock_ng.integrations.flask import LockUnavailable, get_redlock, init_redlock, locked
 from aioredlock_ng.sync import Redlock
+from aioredlock_ng.testing import MemoryNodes
 from tests.integrations.labels import sync_refusal
 from tests.integrations.serving import PATIENCE, held, threaded_client
+from tests.sync.test_locks import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,6 +124,32 @@ def test_a_view_that_loses_its_lock_is_answered_by_503(app: flask.Flask, nodes: 
         assert answer.status_code == 503
         assert "may or may not have taken effect" in answer.json["detail"]
     assert checked == [True]
+
+
+def test_the_answer_to_a_lost_lock_keeps_no_object_of_the_view() -> None:
+    kept: list[weakref.ref[object]] = []
+
+    class Order:
+        """A local object of the view."""
+
+    def view() -> None:
+        order = Order()
+        kept.append(weakref.ref(order))
+        redlock.force_release("a")
+        redlock.current_lease.verify()
+
+    lock = ViewLock(view, policy_of(("a",), {}))
+    with Redlock(MemoryNodes(3)) as redlock:
+        gc.collect()
+        gc.disable()
+        try:
+            with suppress(Refused):
+                lock.hold(redlock, view, (), {}, {})
+                pytest.fail("the lock was not lost")
+            # The thread of the engine drops its references a moment later.
+            wait_until(lambda: kept[0]() is None)
+        finally:
+            gc.enable()
 
 
 def test_without_a_quorum_the_answer_is_503(app: flask.Flask) -> None:
