@@ -25,8 +25,16 @@ def call_in_children(owner: T, detach: Callable[[T], object]) -> None:
 
 
 def _after_fork() -> None:
+    errors = []
     for owner, detach in list(_calls.items()):
-        detach(owner)
+        # The error of one object must not leave the other objects attached to the parent.
+        try:
+            detach(owner)
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        # Python prints the error, and the child goes on.
+        raise ExceptionGroup("objects could not be detached from the parent process", errors)
 
 
 if hasattr(os, "register_at_fork"):

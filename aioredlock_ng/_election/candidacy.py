@@ -240,8 +240,8 @@ class Candidacy:
         """
         term = self.term
         assert term is not None
-        lease = term.lease
-        ended = term.left()
+        lease, in_child = term.lease, self._process != os.getpid()
+        ended = term.left(in_child=in_child)
         ours = ended and isinstance(exc, asyncio.CancelledError)
         if in_block and isinstance(exc, GeneratorExit):
             ours, exc = ended, term.own_exception(exc)
@@ -253,7 +253,7 @@ class Candidacy:
             self.term = None
             cause = term.ended_by or ("lost" if lost else _cause(exc))
             # The parent still leads if a forked child leaves the body.
-            if self._process == os.getpid():
+            if not in_child:
                 name = self.lock.resource
                 term.emit(TermEnded(name, self.label, lease.fence, term.led_for, cause))
                 # If the body outlived the lease, a watcher may know the next leader already.

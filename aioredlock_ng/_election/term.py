@@ -128,8 +128,10 @@ class Term(Interruption):
             self._cleans_until = now + self._margins.step_down
             self.end("resigned")
 
-    def left(self) -> bool:
+    def left(self, *, in_child: bool) -> bool:
         """Stop the watch, because the task has ended its work.
+
+        `in_child` is True in a forked child. The task of the parent works on.
 
         Returns:
             True if this term, and no other code, cancelled the calling task.
@@ -137,7 +139,8 @@ class Term(Interruption):
         self._done = True
         # While the event loop stood still, no timer could report that the task worked past the
         # loss. So the event is sent here.
-        self._outlived()
+        if not in_child:
+            self._outlived()
         self._stop()
         self.lease.left()
         return self.take_back()
