@@ -370,6 +370,19 @@ async def test_a_grant_without_leases_ends_at_the_deadline_of_its_abandoned_read
     await is_free_after(rig, deadline)
 
 
+async def test_a_grant_without_leases_ends_at_the_deadline_of_a_reader_that_may_work_on(
+    rig: Rig,
+) -> None:
+    process = await rig.process(ttl=2.0)
+    left, other = [await rwlock(process).read().acquire() for _ in range(2)]
+    await other.extend(30.0)
+    deadline = now() + left.remaining()
+    await other.release()
+    engine = process.redlock.engine()
+    engine.extender.forsake(left._record, "the loop of its caller stands still")
+    await is_free_after(rig, deadline)
+
+
 async def test_a_closed_manager_leaves_the_grant_of_an_abandoned_reader_to_expire(
     rig: Rig,
 ) -> None:

@@ -145,12 +145,7 @@ class Extender(Endings):
         self.check(lease)
         if lease.phase is Phase.HELD:
             lease.end(Phase.ABANDONED)
-            self._forget(lease)
-            if lease.read_grant is not None:
-                # Earlier leases of the grant may have prolonged its entry beyond this deadline.
-                lease.read_grant.expire_with(lease)
-                self._releases.left(lease.read_grant, lease, self._context.clock())
-            self._lines.freed(lease)
+            self._leave_to_expire(lease)
             self.report_end(lease)
 
     def lose(self, lease: LeaseRecord, reason: str) -> None:
@@ -179,11 +174,7 @@ class Extender(Endings):
             return
         self._lost(lease, reason)
         lease.forsaken = True
-        self._forget(lease)
-        if lease.read_grant is not None:
-            lease.read_grant.expire_with(lease)
-            lease.read_grant.leave(lease)
-        self._lines.freed(lease)
+        self._leave_to_expire(lease, dead=dead)
         if dead or lease.asking is None:
             lease.notify_body()
         self.report_end(lease)
@@ -245,6 +236,16 @@ class Extender(Endings):
         if (report := self._context.report) is not None and lease.taken:
             report(LeaseDowngraded(lease.spec.resource, lease.token_prefix))
         return renewal
+
+    def _leave_to_expire(self, lease: LeaseRecord, *, dead: bool = False) -> None:
+        self._forget(lease)
+        if (grant := lease.read_grant) is not None:
+            grant.expire_with(lease)
+            if dead:
+                grant.leave(lease)
+            else:
+                self._releases.postpone(grant, lease)
+        self._lines.freed(lease)
 
     def _end(self, lease: LeaseRecord, now: float) -> Round | None:
         self._forget(lease)

@@ -38,20 +38,23 @@ class KeyReleases:
     def left(self, grant: ReadGrant[LeaseRecord], lease: LeaseRecord, now: float) -> bool:
         """Remove an ended lease from its read grant.
 
-        If a task may still work under an abandoned lease of the grant, the grant is released after
-        the deadline of this lease. Without this release, the grant could stay for a whole ttl
-        longer, because other leases have renewed it.
-
         Returns:
             True if the caller must release the grant now.
         """
-        if not grant.leave(lease):
+        if grant.expires_at > now:
+            self.postpone(grant, lease)
             return False
-        if grant.expires_at <= now:
-            return True
-        # The wheel may call one slot too early.
-        self._outlived.add(lease, grant.expires_at + RENEW_WIDTH)
-        return False
+        return grant.leave(lease)
+
+    def postpone(self, grant: ReadGrant[LeaseRecord], lease: LeaseRecord) -> None:
+        """Remove an ended lease from its read grant. Release the grant at `expires_at`, if unused.
+
+        Until then, a task may still work under a lease that was left to expire. Without the
+        release, the grant could stay for a whole ttl longer, because other leases have renewed it.
+        """
+        if grant.leave(lease):
+            # The wheel may call one slot too early.
+            self._outlived.add(lease, grant.expires_at + RENEW_WIDTH)
 
     def send(self, lease: LeaseRecord, now: float) -> Round:
         """Release the keys of an ended lease, or keep them taken until `min_hold` is over.
