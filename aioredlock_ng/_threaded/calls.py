@@ -71,6 +71,11 @@ class Delivery(Generic[T]):
         with suppress(RuntimeError):
             self._send(None, exception)
 
+    def raised(self, error: BaseException) -> bool:
+        """Return True if the future has raised this error."""
+        future = self.future
+        return future.done() and not future.cancelled() and future.exception() is error
+
     def forget(self) -> None:
         """Cancel the future, because its task does not wait any more."""
         # The garbage collector may end the task after the loop was closed.

@@ -75,10 +75,7 @@ class EngineThread:
         return threading.get_ident() == self._thread.ident and not self.ended.done()
 
     def post(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Call `callback` on the loop, after all earlier posts. Any thread may use this method.
-
-        Nothing happens if the thread has ended.
-        """
+        """Let the loop call `callback` after all earlier posts, unless the thread has ended."""
         with suppress(RuntimeError):
             self._inbox.post(callback, *arguments)
 
@@ -142,6 +139,8 @@ class EngineThread:
                 if not isinstance(error, ConfigurationError):
                     over.wait(UNDONE_WITHIN)
             self.pending.discard(call)
+            # The call and the latch refer to the error, whose traceback refers to this frame.
+            del call, outcome
             raise
 
     def refuse_here(self) -> None:
@@ -185,13 +184,13 @@ class EngineThread:
             self._begin(call)
             return await delivery.future
         except BaseException as error:
-            future = delivery.future
-            if not future.done() or future.cancelled() or future.exception() is not error:
+            if not delivery.raised(error):
                 self.post(call.abandon)
                 delivery.forget()
             raise
         finally:
             self.pending.discard(call)
+            del call, delivery
 
     async def finish(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine on the loop to its end, for a task of another loop.
@@ -215,6 +214,7 @@ class EngineThread:
             return outcome.result()
         finally:
             self.pending.discard(call)
+            del call, outcome
 
     def closed(self) -> RedlockClosed:
         """Return the error of a call that the thread cannot serve."""

@@ -77,8 +77,8 @@ class Latch(Generic[T]):
             raise error
         finally:
             # The traceback of the exception refers to this frame. A reference from the frame to the
-            # exception would form a reference cycle.
-            del error
+            # exception, also through the latch, would form a reference cycle.
+            del error, self
 
     def arrival(self) -> asyncio.Future[None]:
         """Return a future of the running loop that is resolved when the latch is set."""
