@@ -175,8 +175,8 @@ class LossFound:
     resource: str
     token_prefix: str
     reason: str
-    cause: Literal["gone", "closed"] = "gone"
     shared: bool = False
+    cause: Literal["gone", "closed"] = "gone"
 
 
 @dataclass(frozen=True, slots=True)

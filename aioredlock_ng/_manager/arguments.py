@@ -51,7 +51,7 @@ def check_clocks(clock: Callable[[], float], wall_us: Callable[[], int]) -> None
         wall = wall_us()
     except (TypeError, ValueError, OverflowError) as error:
         raise ConfigurationError(
-            f"wall_clock must return seconds since 1970 as a number: {error}"
+            f"wall_clock must return seconds since 1970 as a number; its call failed: {error}"
         ) from error
     if not 0 <= wall < LATEST_US:
         raise ConfigurationError(

@@ -78,7 +78,7 @@ class Elections:
 
     def forget(self) -> None:
         """Set the gauges to 0 in a forked child, which leads no election of its parent."""
-        for counted in self._counted.values():
+        for counted in list(self._counted.values()):
             counted.leading.set(0)
 
     def _ended(self, event: TermEnded) -> None:

@@ -260,7 +260,7 @@ class PrometheusSink(Collector):
     def _forget_parent(self, mutex: threading.RLock) -> None:
         with mutex:
             if self._inherited is mutex:
-                for counted in self._counted.values():
+                for counted in list(self._counted.values()):
                     counted.held.set(0)
                 self._elections.forget()
                 self._nodes.forget()

@@ -275,7 +275,7 @@ def test_a_loss_that_is_found_after_the_release_is_counted_by_its_cause(
     for sink in (listener.sink, PrometheusSink(registry)):
         sink(LockAcquired("a", "abc123", None, 0.1, 1, ()))
         sink(LeaseReleased("a", "abc123", 2.0))
-        sink(LossFound("a", "abc123", "a reason", cause))
+        sink(LossFound("a", "abc123", "a reason", cause=cause))
     assert listener.total("leases.lost") == 1
     assert listener.total("leases.lost", aioredlock_ng__cause=cause) == 1
     seen = exposed(registry)

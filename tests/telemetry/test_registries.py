@@ -147,7 +147,7 @@ except BaseException as error:
     sys.exit(repr(error))
 """
     directory = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)} if multiprocess else {}
-    subprocess.run([sys.executable, "-c", code], env=os.environ | directory, check=True)
+    subprocess.run([sys.executable, "-c", code], env=os.environ | directory, check=True, timeout=60)
 
 
 def test_the_error_without_the_library_names_the_extra() -> None:

@@ -28,7 +28,7 @@ class Endings:
         if lease.taken:
             resource, shared = lease.spec.resource, lease.spec.kind.shared
             cause: Literal["gone", "closed"] = "closed" if reason == CLOSED else "gone"
-            self._context.emit(LossFound(resource, lease.token_prefix, reason, cause, shared))
+            self._context.emit(LossFound(resource, lease.token_prefix, reason, shared, cause))
 
     def report_end(self, lease: LeaseRecord) -> None:
         """Report to listeners that a lease is lost or abandoned, if a caller has it."""
