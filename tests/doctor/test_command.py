@@ -291,7 +291,7 @@ def test_an_examination_that_cannot_begin_fails_with_one_line() -> None:
         assert SECRET not in answer.stdout + answer.stderr
 
 
-def test_a_probe_that_is_not_utf8_names_the_key_by_its_bytes(start_server: StartServer) -> None:
+def test_a_probe_that_is_not_utf8_is_accepted(start_server: StartServer) -> None:
     server = start_server()
     # This user may use no key that begins with a letter.
     server.command("ACL", "SETUSER", "locks", "on", ">word", "~[^a-z]*", "&*", "+@all")
