@@ -75,19 +75,23 @@ class Memory:
             or reading.run_id != self.run_id
         )
 
-    def waited(self, trusted: Reading) -> bool:
-        """True if a trusted marker follows a waiting one whose ready time has passed.
+    def waited(self, trusted: Reading, known_ms: int) -> bool:
+        """True if the node itself shows that it has waited before its marker became trusted.
 
-        The ready time may come before this manager's guard time has passed, because an operator may
-        have lowered the guard time.
+        The trusted marker may follow a waiting one whose ready time has passed. This time may come
+        before this manager's guard time has passed, because an operator may have lowered the guard
+        time.
+
+        Or by the clock of the node, the guard time and the second that marker.lua adds have passed
+        since the remembered marker was gone. A manager that was paused may take the reading without
+        the marker so late that `at` is much too late.
         """
         lost = self.lost
-        return (
-            lost is not None
-            and lost.trust is Trust.WAITING
-            and lost.run_id == trusted.run_id
-            and lost.ready_ms <= trusted.node_ms
-        )
+        if lost is None or lost.run_id != trusted.run_id:
+            return False
+        if lost.trust is Trust.WAITING and lost.ready_ms <= trusted.node_ms:
+            return True
+        return trusted.node_ms - lost.node_ms >= known_ms + 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,7 @@ def remembered(
         return Memory(after.run_id, now) if after.trust is Trust.TRUSTED else None
     over = now - memory.at > known_ms / 1000
     if after.trust is Trust.TRUSTED and (
-        over or memory.waited(after) or not memory.contradicts(after)
+        over or memory.waited(after, known_ms) or not memory.contradicts(after)
     ):
         return Memory(after.run_id, now)
     return Memory(memory.run_id, memory.at, after)

@@ -291,6 +291,23 @@ def test_another_process_is_believed_once_the_memory_of_the_one_before_is_over()
     )
 
 
+@pytest.mark.parametrize("lost", [Trust.NONE, Trust.FOREIGN, Trust.FOUNDING])
+def test_a_manager_that_was_paused_believes_a_node_that_has_waited_by_its_own_clock(
+    lost: Trust,
+) -> None:
+    """The paused manager takes the reading without the marker when the wait is over already."""
+    gone = replace(reading(lost), node_ms=5_000)
+    known = remembered(Memory(MINE, NOW - 90), reading(Trust.TRUSTED), gone, NOW, GUARD)
+    assert known == Memory(MINE, NOW, gone)
+    waited = replace(reading(Trust.TRUSTED), node_ms=5_000 + GUARD + 1000)
+    assert remembered(known, gone, waited, NOW, GUARD) == Memory(MINE, NOW)
+    early = replace(waited, node_ms=waited.node_ms - 1)
+    assert remembered(known, gone, early, NOW, GUARD) == Memory(MINE, NOW, early)
+    assert remembered(known, gone, waited, NOW, GUARD + 1) == Memory(MINE, NOW, waited)
+    elsewhere = replace(waited, run_id=OTHER)
+    assert remembered(known, gone, elsewhere, NOW, GUARD) == Memory(MINE, NOW, elsewhere)
+
+
 @pytest.mark.parametrize("run_id", [OTHER, MINE], ids=["restarted", "flushed"])
 def test_a_node_is_believed_once_it_has_waited_as_its_marker_says(run_id: bytes) -> None:
     """Its guard time may have been lowered meanwhile, and is shorter than that of the memory."""
