@@ -151,6 +151,10 @@ class Body:
                 return
         written: list[tuple[str, int, int]] = []
         for name, before, before_fenced in read:
+            # The loss may have come during the fenced write of another name.
+            if not self._careless and hold.lost():
+                self._note_loss(hold)
+                return
             value = worker.next_write()
             self._plain_writes.append([name, before, value, now()])
             worker.write(name, value)
