@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aioredlock_ng.events import (
-    NodeAnswers,
-    NodeDown,
-    NodeQuarantined,
-    NodeSuspect,
-    NodeTrusted,
-    NodeUp,
-)
-from aioredlock_ng.telemetry._states import STATES, NodeStates
+from aioredlock_ng.events import NodeDown, NodeQuarantined
+from aioredlock_ng.telemetry._states import NODE_EVENTS, STATES, NodeStates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,8 +45,7 @@ class Nodes:
     @property
     def takers(self) -> dict[type[Event], Callable[[Any], None]]:
         """The functions that count the events, by the type of the event."""
-        kinds = (NodeUp, NodeDown, NodeSuspect, NodeAnswers, NodeQuarantined, NodeTrusted)
-        return dict.fromkeys(kinds, self._take)
+        return dict.fromkeys(NODE_EVENTS, self._take)
 
     def forget(self) -> None:
         """Forget the states, so that the next event of a node sets all its gauges."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 
 from aioredlock_ng._forks import call_in_children
 from aioredlock_ng.events import (
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng.events import Event
 
-__all__ = ["STATES", "Change", "NodeEvent", "NodeStates", "State"]
+__all__ = ["NODE_EVENTS", "STATES", "Change", "NodeEvent", "NodeStates", "State"]
 
 State = Literal["up", "suspect", "quarantined", "down"]
 
@@ -32,6 +32,9 @@ The state "refused" is shown as "down", and a node has no state before its first
 """
 
 NodeEvent = NodeUp | NodeDown | NodeSuspect | NodeAnswers | NodeQuarantined | NodeTrusted
+
+NODE_EVENTS: Final[tuple[type[NodeEvent], ...]] = get_args(NodeEvent)
+"""The types of the events that change the state of a node."""
 
 _REACHED: Final[dict[type[Event], State]] = {
     NodeUp: "up",

@@ -21,12 +21,8 @@ from aioredlock_ng.events import (
     LockAcquired,
     LockHandedOver,
     LossFound,
-    NodeAnswers,
     NodeDown,
     NodeQuarantined,
-    NodeSuspect,
-    NodeTrusted,
-    NodeUp,
     QuorumLost,
     RenewalFailed,
     WaiterWoken,
@@ -34,7 +30,7 @@ from aioredlock_ng.events import (
 from aioredlock_ng.telemetry._buckets import HOLDS, ROUNDS, WAITS
 from aioredlock_ng.telemetry._lock_kinds import Kinds
 from aioredlock_ng.telemetry._otel_elections import Elections
-from aioredlock_ng.telemetry._states import NodeStates
+from aioredlock_ng.telemetry._states import NODE_EVENTS, NodeStates
 
 try:
     from opentelemetry import metrics, trace
@@ -175,12 +171,7 @@ class OpenTelemetrySink:
             RenewalFailed: lambda _: self._unrenewed.add(1),
             LockHandedOver: lambda _: self._hand_overs.add(1),
             WaiterWoken: lambda event: self._wakeups.add(1, {_PREFIX + "cause": event.cause}),
-            NodeUp: self._node,
-            NodeDown: self._node,
-            NodeSuspect: self._node,
-            NodeAnswers: self._node,
-            NodeQuarantined: self._node,
-            NodeTrusted: self._node,
+            **dict.fromkeys(NODE_EVENTS, self._node),
             AllNodesForgot: lambda _: self._memory_losses.add(1),
             QuorumLost: lambda _: self._quorum_losses.add(1),
             **Elections(meter, _PREFIX, self._kind).takers,
