@@ -78,13 +78,13 @@ class Memory:
     def waited(self, trusted: Reading, known_ms: int) -> bool:
         """True if the node itself shows that it has waited before its marker became trusted.
 
-        The trusted marker may follow a waiting one whose ready time has passed. This time may come
-        before this manager's guard time has passed, because an operator may have lowered the guard
-        time.
+        There are two signs of this wait. First, the trusted marker follows a waiting one whose
+        ready time has passed. An operator may have lowered the guard time, so the ready time may
+        come before this manager's guard time has passed.
 
-        Or by the clock of the node, the guard time and the second that marker.lua adds have passed
-        since the remembered marker was gone. A manager that was paused may take the reading without
-        the marker so late that `at` is much too late.
+        Second, the node's clock has advanced by the guard time, and the second that marker.lua
+        adds, since the node was read without the remembered marker. A manager that was paused may
+        process this reading late, so its own instant `at` may be too late.
         """
         lost = self.lost
         if lost is None or lost.run_id != trusted.run_id:
