@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import matplotlib as mpl  # type: ignore[import-not-found]
 from matplotlib.figure import Figure  # type: ignore[import-not-found]
@@ -37,6 +38,11 @@ _LABELS = {
 _FAULTS = ("hung", "slow", "killed")
 
 
+def _colour(client: str) -> str:
+    """Return the colour of a client. The other trees of `--library` get one of matplotlib's ten."""
+    return _COLOURS.get(client, f"C{crc32(client.encode()) % 10}")
+
+
 def main(document: Path) -> None:
     """Draw the scenarios that have plots, and print the written files, one per line."""
     scenarios = json.loads(document.read_text(encoding="utf-8"))["scenarios"]
@@ -61,7 +67,7 @@ def _cycle(scenario: dict[str, Any]) -> Figure:
         rows = [row for row in medians if row["client"] == client]
         coroutines = [row["coroutines"] for row in rows]
         style = {
-            "color": _COLOURS[client],
+            "color": _colour(client),
             "marker": "o",
             "markersize": 4,
             "label": _LABELS.get(client, client),
@@ -86,7 +92,7 @@ def _faults(scenarios: list[dict[str, Any]]) -> Figure:
     for axes, scenario in zip(grid, scenarios, strict=True):
         rows = scenario["medians"]
         for place, row in enumerate(rows):
-            colour = _COLOURS[row["client"]]
+            colour = _colour(row["client"])
             axes.bar(place - 0.2, (row["healthy_p50"] or 0) * 1e3, 0.38, color=colour, alpha=0.35)
             if row["p50"] is None:
                 axes.text(
