@@ -27,8 +27,12 @@ _COMPUTING = [
         "flash_sale",
         "model",
         "scaling",
-        "simulation/test_command.py",
-        "simulation/test_mutants.py",
+        "simulation",
+        "threaded/test_same_contract.py",
+        "threaded/test_same_election.py",
+        "threaded/test_same_min_hold.py",
+        "threaded/test_same_once.py",
+        "threaded/test_same_rwlock.py",
     )
 ]
 
