@@ -156,7 +156,7 @@ class Parts:
             )
         steps = [
             self.lines.disown,
-            self.extender.close,
+            self.extender.stop,
             self.context.timeouts.stop,
             *(node.disown for node in self.context.fleet.nodes),
         ]

@@ -127,11 +127,16 @@ class Wheel(Generic[T]):
         overdue = now - self._due_at if self._timer is not None else 0.0
         return max([overdue, *(late for ended, late in self._stalls if ended > since)])
 
-    def stop(self) -> None:
+    def stop(self) -> set[T]:
+        """Stop the timer, and return the items that were not passed to `fire`."""
+        left: set[T] = set()
+        for items in self._slots.values():
+            left.update(items)
         self._slots.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        return left
 
     def _drop_empty(self) -> None:
         """Drop the slots whose items were all discarded.

@@ -396,6 +396,22 @@ async def test_a_closed_manager_leaves_the_grant_of_an_abandoned_reader_to_expir
     assert not asked
 
 
+async def test_a_grant_whose_abandoned_reader_has_just_expired_is_released_at_the_close(
+    rig: Rig,
+) -> None:
+    process = await rig.process(ttl=2.0)
+    left, other = [await rwlock(process).read().acquire() for _ in range(2)]
+    await other.extend(30.0)
+    deadline = now() + left.remaining()
+    left.abandon()
+    await other.release()
+    # The timer that would release the grant has not fired yet.
+    await asyncio.sleep(deadline - now() + 0.001)
+    assert all(server.entries(KEY) for server in rig.servers)
+    await process.redlock.aclose()
+    assert not any(server.entries(KEY) for server in rig.servers)
+
+
 # -- Nodes that forgot ----------------------------------------------------------------------------
 
 

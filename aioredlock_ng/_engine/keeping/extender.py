@@ -190,9 +190,15 @@ class Extender(Endings):
     def renew(self, leases: Sequence[LeaseRecord], ttl: float) -> Batch:
         return self._renewals.renew(leases, ttl)
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """Stop all timers, and send nothing."""
         self._schedule.stop()
         self._releases.stop()
+
+    def close(self) -> None:
+        """Stop all timers. Release the read grants that wait only for their timer."""
+        self._releases.close()
+        self.stop()
 
     def vanished(self, lease: LeaseRecord) -> None:
         """Declare a lease lost, with all leases of its grant, because the nodes lack its key."""

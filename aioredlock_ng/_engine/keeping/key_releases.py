@@ -32,8 +32,15 @@ class KeyReleases:
         self._outlived = Wheel(context.loop, context.clock, RENEW_WIDTH, self._send_all)
 
     def stop(self) -> None:
-        """Leave the read grants that are released later to expire."""
+        """Send no further releases. This method itself sends nothing."""
         self._outlived.stop()
+
+    def close(self) -> None:
+        """Release the read grants whose `expires_at` has passed. Leave the others to expire."""
+        now = self._context.clock()
+        for lease in self._outlived.stop():
+            if lease.read_grant is not None and lease.read_grant.expires_at <= now:
+                self.send(lease, now)
 
     def left(self, grant: ReadGrant[LeaseRecord], lease: LeaseRecord, now: float) -> bool:
         """Remove an ended lease from its read grant.
