@@ -49,10 +49,6 @@ Acknowledgements are missing after a partition, or if the kernel of a hung serve
 more bytes."""
 
 
-class _NoTransport(Exception):
-    """An open connection has no asyncio transport that a channel could take over."""
-
-
 class Connector:
     """Makes the connections to one node, from a user's URL or client.
 
@@ -121,7 +117,7 @@ class Connector:
         # redis-py may raise any exception here, such as AttributeError for a reset connection (its
         # issue 4287).
         except Exception as error:
-            failure = NoTransport if isinstance(error, _NoTransport) else ConnectFailed
+            failure = NoTransport if isinstance(error, NoTransport) else ConnectFailed
             reason, permanent = self._reason(error, within)
         # Raise the error after the `except` block. Inside the block, the error of redis-py would
         # become its context, and the text of that error may quote a password.
@@ -131,10 +127,8 @@ class Connector:
         """Return the reason of the failure, without credentials, and True if no retry can help."""
         if isinstance(error, TimeoutError):
             return f"no connection within {within:g} s", False
-        if isinstance(error, _NoTransport):
-            kind = getattr(self._make, "__qualname__", "connection")
-            remedy = "give a URL or a client whose connections are redis-py's own"
-            return f"its {kind} offers no transport; {remedy}", True
+        if isinstance(error, NoTransport):
+            return str(error), error.permanent
         if isinstance(error, MasterNotFoundError):
             # The text of redis-py quotes all settings of the clients that ask the Sentinels.
             return "no Sentinel answers that knows a primary of this name", False
@@ -162,7 +156,7 @@ class Connector:
                 with self._observed(connection, opened):
                     await _cancellable(connection.connect())
             if _transport_of(connection) is None:
-                raise _NoTransport
+                raise self._no_transport()
             if connection._reader.at_eof() or connection._writer.is_closing():
                 # The stream has taken the end of the connection, so a channel would not notice it.
                 raise redis_errors.ConnectionError("closed by the server")
@@ -176,8 +170,13 @@ class Connector:
             if connection is not None:
                 connection._writer = connection._reader = None
             if None in opened:
-                raise _NoTransport from None
+                raise self._no_transport() from None
             raise
+
+    def _no_transport(self) -> NoTransport:
+        kind = getattr(self._make, "__qualname__", "connection")
+        remedy = "give a URL or a client whose connections are redis-py's own"
+        return NoTransport(f"its {kind} offers no transport; {remedy}", permanent=True)
 
     @contextmanager
     def _observed(self, connection: Any, opened: list[asyncio.Transport | None]) -> Iterator[None]:
