@@ -220,6 +220,22 @@ async def test_a_grant_with_too_little_left_does_not_count(rig: Rig) -> None:
     assert rig.clean
 
 
+async def test_a_task_behind_a_late_grant_learns_why_the_grant_does_not_count(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0, node_timeout=0.1, min_validity=0.88)
+    for server in rig.servers:
+        server.counters[slot_of(b"a")] = 2**52
+    rig.ways[:] = [0.035, 0.045, 0.045]
+    lock = process.lock("a", fail_fast=True)
+    both = [asyncio.create_task(lock.acquire()) for _ in range(2)]
+    # Node 0 has confirmed the second fence. Then two nodes are lost, before node 1 confirms.
+    await asyncio.sleep(0.17)
+    rig.disconnect(0, 2)
+    for task in both:
+        with pytest.raises(QuorumUnreachable, match="granted so late that too little of the ttl"):
+            await task
+    assert process.redlock.stats().attempts == 1
+
+
 async def test_late_grants_after_success_count(rig: Rig) -> None:
     process = await rig.process()
     rig.ways[2] = 0.03

@@ -17,6 +17,7 @@ from aioredlock_ng._core.validity import is_in_time
 from aioredlock_ng._engine.attempt.acquisition_errors import (
     held_by_another,
     not_acquired,
+    why_no_quorum,
 )
 from aioredlock_ng._engine.attempt.call import Call
 from aioredlock_ng._engine.attempt.errand import Errand
@@ -202,13 +203,13 @@ class Acquisition(Call):
             self._undo(attempt, granted)
             return
         self._undo(attempt, granted)
+        why = why_no_quorum(counted, trouble, unfenced=self._second is not None)
         if lost:
-            self._lines.fail_behind(self, attempt)
+            self._lines.fail_behind(self, attempt, why)
         if counted.hopeless:
-            why = "refused for a reason that waiting does not cure"
             self.give_up(not_acquired(QuorumUnreachable, why, self))
         elif not waits:
-            self._fail(attempt, trouble, counted)
+            self._fail(attempt, counted, why if not reachable else "")
         elif self._alone:
             # No quorum could grant when the call began, so the call joined no line. Now a quorum
             # may grant, so the call joins its line.
@@ -221,15 +222,14 @@ class Acquisition(Call):
             context.counters.unreachable += 1
             self._lines.unreachable(self)
 
-    def _fail(self, attempt: Round, trouble: str, counted: Tally) -> None:
-        """End an acquisition that does not wait, or schedule its next attempt."""
+    def _fail(self, attempt: Round, counted: Tally, why: str) -> None:
+        """End an acquisition that does not wait, or schedule its next attempt.
+
+        `why` is the reason why no quorum could grant; "" if a quorum could be asked.
+        """
         context = self.context
         others = self._rivals
-        if not counted.reachable or trouble:
-            unfenced = (
-                "granted, but no quorum confirmed its fence" if self._second is not None else ""
-            )
-            why = trouble or unfenced or "no quorum could be asked"
+        if why:
             self.give_up(not_acquired(QuorumUnreachable, why, self))
         elif (
             self.attempts == 1

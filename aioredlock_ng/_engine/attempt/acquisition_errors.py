@@ -12,6 +12,7 @@ from aioredlock_ng.errors import QuorumUnreachable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from aioredlock_ng._core.tally import Tally
     from aioredlock_ng._core.votes import Reply, Vote
     from aioredlock_ng._engine.attempt.attempts import Attempts
     from aioredlock_ng._engine.attempt.round import Round
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng.errors import AcquireTimeout, LockHeld, LockNotAcquired
 
-__all__ = ["ask_for_label", "held_by_another", "name_holder", "not_acquired"]
+__all__ = ["ask_for_label", "held_by_another", "name_holder", "not_acquired", "why_no_quorum"]
 
 _Error = TypeVar("_Error", bound="LockNotAcquired")
 
@@ -50,6 +51,21 @@ def not_acquired(kind: type[_Error], why: str, asked: Attempts) -> _Error:
     if isinstance(error, QuorumUnreachable):
         error.retry_after = context.back_in()
     return error
+
+
+def why_no_quorum(counted: Tally, trouble: str, *, unfenced: bool) -> str:
+    """Return the reason for `QuorumUnreachable` after an attempt.
+
+    `trouble` is the reason why a quorum of grants was not enough; "" if there was no quorum.
+    `unfenced` is True if the attempt failed in its second round.
+    """
+    if counted.hopeless:
+        return "refused for a reason that waiting does not cure"
+    if trouble:
+        return trouble
+    if unfenced:
+        return "granted, but no quorum confirmed its fence"
+    return "no quorum could be asked"
 
 
 def held_by_another(

@@ -118,9 +118,9 @@ class Call(SecondRound):
         self._extender.adopt(lease)
         self.future.set_result(lease)
 
-    def fail_with(self, attempt: Round) -> None:
+    def fail_with(self, attempt: Round, why: str) -> None:
         self.before = self.before or attempt
-        self.give_up(not_acquired(QuorumUnreachable, "no quorum could be asked", self))
+        self.give_up(not_acquired(QuorumUnreachable, why, self))
 
     def give_up(self, error: BaseException | None) -> None:
         """End the acquisition. The subclass implements this."""

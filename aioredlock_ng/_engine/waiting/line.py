@@ -77,10 +77,10 @@ class Contender(Protocol[_H]):
     def give_up(self, error: BaseException | None) -> None:
         """End the acquisition with this error; None if its caller was cancelled."""
 
-    def fail_with(self, attempt: Round) -> None:
+    def fail_with(self, attempt: Round, why: str) -> None:
         """End the acquisition, because this attempt of its line has shown that no quorum can grant.
 
-        The error shows the votes of the attempt.
+        The error has the reason `why` and the votes of the attempt.
         """
 
     def refuse_deadlock(self, holders: Sequence[_H]) -> None:

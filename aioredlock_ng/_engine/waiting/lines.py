@@ -147,15 +147,16 @@ class Lines(PassingOn):
         if line is not None and line.contender is contender:
             self._back_off(line)
 
-    def fail_behind(self, contender: Contender[LeaseRecord], attempt: Round) -> None:
+    def fail_behind(self, contender: Contender[LeaseRecord], attempt: Round, why: str) -> None:
         """End the `fail_fast` tasks behind a contender, because no quorum can grant its attempt.
 
-        The contender itself may wait on, and would otherwise keep these tasks waiting.
+        `why` is the reason for their errors. The contender itself may wait on, and would otherwise
+        keep these tasks waiting.
         """
         line = contender.line
         if line is not None and line.contender is contender:
             for waiter in [waiter for waiter in line.queue or () if waiter.spec.fail_fast]:
-                waiter.fail_with(attempt)
+                waiter.fail_with(attempt, why)
 
     def left_behind(self, contender: Contender[LeaseRecord]) -> bool:
         """Return True if a task waits because its line cannot reach a quorum.
