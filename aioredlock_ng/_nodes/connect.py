@@ -162,14 +162,14 @@ class Connector:
                 raise redis_errors.ConnectionError("closed by the server")
             _watch_for_partitions(connection._writer.get_extra_info("socket"))
             return Wire(connection, protocol == 3, self._redact)
-        except BaseException:
+        except BaseException as error:
             # redis-py may leave the transport open. The transport is aborted, because a regular
             # close of TLS would wait for the server.
             for transport in filter(None, opened):
                 transport.abort()
             if connection is not None:
                 connection._writer = connection._reader = None
-            if None in opened:
+            if None in opened and isinstance(error, Exception):
                 raise self._no_transport() from None
             raise
 

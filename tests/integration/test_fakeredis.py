@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import types
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,8 +15,11 @@ from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.connection import Connection
 
 from aioredlock_ng import ConfigurationError, QuorumUnreachable, Redlock
+from aioredlock_ng._nodes import connect
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from tests.support.node_set import NodeSet
 
 
@@ -83,3 +87,27 @@ async def test_a_connection_that_offers_no_transport_is_refused_for_good(
         # The caller sets no timeout, and is told at once.
         with pytest.raises(QuorumUnreachable, match="offers no transport"):
             await asyncio.wait_for(redlock.lock("order").acquire(), 30)
+
+
+async def test_a_cancellation_is_not_hidden_by_a_connection_that_offers_no_transport(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The task that connects would never end."""
+    closing = asyncio.Event()
+
+    @asynccontextmanager
+    async def hanging(_pool: object, _within: float) -> AsyncIterator[dict[str, Any]]:
+        """Hang at the end, as the connections to Sentinels may."""
+        try:
+            yield {}
+        finally:
+            closing.set()
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(connect, "asked_anew", hanging)
+    client = Redis(connection_pool=ConnectionPool(connection_class=NoTransport))
+    connecting = asyncio.create_task(connect.Connector(client).connect(60.0))
+    await closing.wait()
+    connecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await connecting
