@@ -11,7 +11,14 @@ from fastapi import Depends, HTTPException
 from fastapi.exceptions import RequestValidationError
 from starlette.requests import HTTPConnection
 
-from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, Redlock
+from aioredlock_ng import (
+    ConfigurationError,
+    Lease,
+    LockLost,
+    LockNotAcquired,
+    Redlock,
+    UpgradeRefused,
+)
 from aioredlock_ng._notes import is_loss
 
 from ._endpoints import work_of
@@ -117,7 +124,8 @@ class LockDependency:
                 finally:
                     work.leave()
         except LockNotAcquired as error:
-            if lease is not None:
+            # `UpgradeRefused` is a mistake of the program, which a retry would repeat.
+            if lease is not None or isinstance(error, UpgradeRefused):
                 raise
             raise self._unavailable(error) from error
         except (LockLost, ExceptionGroup) as error:

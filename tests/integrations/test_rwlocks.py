@@ -172,6 +172,37 @@ async def test_without_a_quorum_a_request_that_reads_is_answered_by_503(
     assert answer.json() == {"detail": "locks are not available; try again"}
 
 
+async def test_a_request_to_fastapi_that_reads_and_asks_to_write_is_an_error_of_the_server(
+    nodes: NodeSet,
+) -> None:
+    app = FastAPI(lifespan=for_fastapi.redlock_lifespan())
+    reading = for_fastapi.lock_for("catalog", shared=True)
+    writing = for_fastapi.lock_for("catalog")
+
+    @app.put("/catalog", dependencies=[Depends(reading), Depends(writing)])
+    async def rebuild() -> None: ...
+
+    async with fastapi_client(app) as client:
+        assert (await client.put("/catalog")).status_code == 500
+    assert nodes.keys() == [set()] * 3
+
+
+async def test_a_request_to_aiohttp_that_reads_and_asks_to_write_is_an_error_of_the_server(
+    nodes: NodeSet,
+) -> None:
+    @for_aiohttp.locked("catalog", shared=True)
+    @for_aiohttp.locked("catalog")
+    async def rebuild(request: web.Request) -> web.Response:
+        return web.Response()
+
+    app = web.Application()
+    app.cleanup_ctx.append(for_aiohttp.redlock_ctx())
+    app.router.add_put("/catalog", rebuild)
+    async with aiohttp_client(app) as client:
+        assert (await client.put("/catalog")).status_code == 500
+    assert nodes.keys() == [set()] * 3
+
+
 def test_openapi_lists_the_answer_to_a_request_that_may_not_read_now() -> None:
     app = FastAPI()
     dependency = for_fastapi.lock_for("catalog:{shop}", shared=True)

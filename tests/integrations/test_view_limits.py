@@ -173,6 +173,21 @@ def test_views_that_read_run_at_the_same_time_and_beside_no_writer(
     assert held(nodes) == set()
 
 
+def test_a_view_that_reads_and_asks_to_write_is_an_error_of_the_server(nodes: NodeSet) -> None:
+    app = flask.Flask("shop")
+    for_flask.init_redlock(app)
+
+    @app.put("/exports")
+    @for_flask.locked("exports", shared=True)
+    @for_flask.locked("exports")
+    def rebuild() -> str:
+        return ""
+
+    assert app.test_client().put("/exports").status_code == 500
+    assert held(nodes) == set()
+    app.extensions["AIOREDLOCK_NG"].close()
+
+
 @pytest.mark.parametrize(
     ("names", "options", "told"),
     [
