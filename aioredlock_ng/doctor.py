@@ -62,7 +62,7 @@ async def diagnose(
 
     watch = positive_seconds("watch", watch)
     keys = KeyFormat(options.key_format)
-    keys.key(probe)
+    keys.key(probe, "probe")
     name = probe.encode() if isinstance(probe, str) else bytes(probe)
     given: list[Any] = [
         node if isinstance(node, Connector) or hasattr(node, "ask") else Connector(node)
@@ -70,7 +70,8 @@ async def diagnose(
     ]
     # Each node has its own key. If one server is given twice, its two examinations must not compete
     # for the same lock.
-    looks = [(node, keys.key(name + b":" + secrets.token_hex(8).encode())) for node in given]
+    names = [(node, name + b":" + secrets.token_hex(8).encode()) for node in given]
+    looks = [(node, keys.key(unique, "probe")) for node, unique in names]
 
     async def look(node: Connector | Node, key: bytes) -> NodeFacts:
         if isinstance(node, Connector):

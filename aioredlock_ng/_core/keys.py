@@ -81,24 +81,24 @@ class KeyFormat:
                 " which this library keeps for itself; choose another prefix"
             )
 
-    def key(self, name: str | bytes) -> bytes:
-        """Return the Redis key of a name.
+    def key(self, name: str | bytes, called: str = "lock name") -> bytes:
+        """Return the Redis key of a name. Error messages call the name `called`.
 
         Raises:
             ConfigurationError: Raised if the name is not str or bytes, is empty, exceeds `MAX_NAME`
                 bytes, cannot be encoded as UTF-8, or would be one of the library's own keys.
         """
-        raw = name_bytes("lock name", name)
+        raw = name_bytes(called, name)
         if len(raw) > MAX_NAME:
             raise ConfigurationError(
-                f"lock name has {len(raw):,} bytes, more than {MAX_NAME:,};"
+                f"{called} has {len(raw):,} bytes, more than {MAX_NAME:,};"
                 " use a hash of it as the name"
             )
         key = self._prefix + raw + self._suffix
         if key.startswith(OWN_KEYS):
             raise ConfigurationError(
                 f"the key {key!r} begins with {OWN_KEYS!r}, which this library keeps for itself;"
-                " choose another name"
+                f" choose another {called}"
             )
         return key
 

@@ -339,10 +339,11 @@ async def test_a_password_that_a_server_quotes_is_not_shown(start_server: StartS
         ({"watch": 0}, "watch"),
         ({"watch": float("nan")}, "watch"),
         ({"watch": "1"}, "watch"),
-        ({"probe": ""}, "empty"),
-        ({"probe": "\ud800"}, "surrogate"),
-        ({"probe": 7}, "str or bytes"),
-        ({"probe": "x" * 65_536}, "65,536"),
+        ({"probe": ""}, "probe must not be empty"),
+        ({"probe": "\ud800"}, "probe .*surrogate"),
+        ({"probe": 7}, "probe must be str or bytes"),
+        ({"probe": "x" * 65_536}, "probe has 65,553 bytes, more than 65,536"),
+        ({"probe": "aioredlock_ng:x"}, "keeps for itself; choose another probe"),
     ],
 )
 async def test_a_bad_argument_is_refused(
