@@ -36,6 +36,13 @@ VERSIONS = tiers.ends(
     [pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()]
 )
 SECRET = "s3cr3t-p4ss"
+PROMPT = ["--repl-diskless-sync-delay", "0"]
+"""Settings of a primary that begins a replica's first copy without a delay of seconds."""
+
+
+async def synchronised(replica: LocalServer) -> None:
+    """Wait for the first copy of the primary's data. The replica answers LOADING while it loads."""
+    await eventually(lambda: replica.info().get("master_link_status") == "up")
 
 
 async def test_an_open_manager_is_examined_over_other_connections(three_nodes: NodeSet) -> None:
@@ -99,8 +106,9 @@ async def test_a_cluster_member_of_every_version_is_a_finding(
 async def test_a_replica_is_a_finding_and_no_lock_is_tried_there(
     start_server: StartServer,
 ) -> None:
-    primary, server = start_server(), start_server()
+    primary, server = start_server(PROMPT), start_server()
     server.command("REPLICAOF", "127.0.0.1", str(primary.port))
+    await synchronised(server)
     diagnosis = await examine([server.url])
     assert {finding.code for finding in diagnosis.findings} == {
         "replica",
@@ -113,8 +121,9 @@ async def test_a_replica_is_a_finding_and_no_lock_is_tried_there(
 async def test_a_replica_that_hides_its_info_is_reported_as_a_replica_only(
     start_server: StartServer,
 ) -> None:
-    primary, server = start_server(), start_server()
+    primary, server = start_server(PROMPT), start_server()
     server.command("REPLICAOF", "127.0.0.1", str(primary.port))
+    await synchronised(server)
     server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all", "-info")
     diagnosis = await examine([f"redis://locks:word@{server.address}"])
     assert {finding.code for finding in diagnosis.findings} == {
