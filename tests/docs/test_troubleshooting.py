@@ -16,6 +16,9 @@ PAGES = ("troubleshooting", "one-redis", "lock-order")
 FEW_WORDS = 3
 """Words of a variable part, such as a reason that a server gave, that are not looked for."""
 
+LEVELS = {"Errors": "ERROR", "Warnings": "WARNING", "Information": "INFO"}
+"""The sections of the log in operations.md, and the level of their lines."""
+
 PLACEHOLDER = re.compile(r"%%|%[-#0-9.]*[a-z]")
 
 
@@ -73,12 +76,62 @@ def test_a_quoted_message_is_a_message_of_the_package() -> None:
     assert [message for message in messages if not is_said(message)] == []
 
 
-def test_the_lines_of_the_log_that_operations_explains_are_messages_of_the_package() -> None:
+def explained() -> list[tuple[str, str]]:
+    """The lines of the log that operations explains, each with its level.
+
+    A line has the level behind it, or the level of its section.
+    """
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     log = page.partition("\n## The log\n")[2].partition("\n## ")[0]
-    lines = re.findall(r"^(?:\* |  )`([^`]+)`(?: \([A-Z]+\))?\\?$", log, re.MULTILINE)
+    return [
+        (line, level or LEVELS.get(section.partition("\n")[0], ""))
+        for section in log.split("\n### ")
+        for line, level in re.findall(
+            r"^(?:\* |  )`([^`]+)`(?: \(([A-Z]+)\))?\\?$", section, re.MULTILINE
+        )
+    ]
+
+
+@cache
+def logged() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """The texts that the package logs, each with its level. The longest text is the first."""
+    found = []
+    for name in ("logs.py", "environment.py"):
+        tree = ast.parse((ROOT / "aioredlock_ng" / name).read_text(encoding="utf-8"))
+        texts = {
+            ast.unparse(node.targets[0]): node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign)
+        }
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name("_log"), attr=level), args=[text, *_]
+                ):
+                    pattern = template(texts.get(ast.unparse(text), text))
+                    assert pattern is not None, ast.unparse(text)
+                    found.append((pattern, "ERROR" if level == "exception" else level.upper()))
+    return tuple(
+        (re.compile(pattern, re.DOTALL), level)
+        for pattern, level in sorted(found, key=lambda one: len(one[0]), reverse=True)
+    )
+
+
+def test_the_lines_of_the_log_that_operations_explains_are_messages_of_the_package() -> None:
+    lines = explained()
     assert len(lines) > 30
-    assert [line for line in lines if not is_said(line.removeprefix("… "))] == []
+    assert [line for line, _ in lines if not is_said(line.removeprefix("… "))] == []
+
+
+def test_the_lines_of_the_log_that_operations_explains_have_the_levels_of_the_package() -> None:
+    # A line that begins with "…" is the end of the first line of its section.
+    whole = [(line, level) for line, level in explained() if not line.startswith("…")]
+    real = [
+        (line, next(level for pattern, level in logged() if pattern.fullmatch(line)))
+        for line, _ in whole
+    ]
+    assert whole == real
+    assert {level for _, level in real} == {"ERROR", "WARNING", "INFO"}
 
 
 @pytest.mark.parametrize(
