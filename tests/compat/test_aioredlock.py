@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import Redlock
+from aioredlock_ng import ConfigurationError, Redlock
 from aioredlock_ng._core.replies import KeyState
 from aioredlock_ng._core.votes import Garbled
 from aioredlock_ng._scripts import Command
@@ -83,6 +83,11 @@ def test_making_a_manager_warns_at_the_line_that_makes_it() -> None:
 def test_unusable_settings_are_refused(name: str, value: object, error: type[Exception]) -> None:
     with pytest.deprecated_call(), pytest.raises(error, match=f"^{name} must be"):
         Aioredlock(**{name: value})  # type: ignore[arg-type]
+
+
+def test_a_count_that_is_too_large_is_refused() -> None:
+    with pytest.deprecated_call(), pytest.raises(ValueError, match=r"^retry_count must be from 1"):
+        Aioredlock(retry_count=10**400)
 
 
 async def test_an_error_names_the_argument_that_the_caller_wrote(
@@ -417,6 +422,29 @@ async def test_a_resource_that_cannot_be_a_name_is_refused_before_anything_is_se
     )
     for call in calls:
         with pytest.raises(ValueError, match=r"^resource "):
+            await call()
+
+
+@pytest.mark.parametrize("given", ["order", b"order", None])
+async def test_unlock_and_extend_take_locks_only(given: Any, manager_of: Make) -> None:
+    manager = manager_of(["redis://127.0.0.1:1"])
+    kind = type(given).__name__
+    with pytest.raises(TypeError, match=rf"unlock\(\) takes a Lock, not {kind}; pass the Lock"):
+        await manager.unlock(given)
+    with pytest.raises(TypeError, match=rf"extend\(\) takes a Lock, not {kind}; pass the Lock"):
+        await manager.extend(given)
+
+
+async def test_an_identifier_that_cannot_be_a_token_is_refused(manager_of: Make) -> None:
+    manager = manager_of(["redis://127.0.0.1:1"])
+    by_hand = Lock(manager, "order", "\ud800", valid=True)
+    calls = (
+        lambda: manager.get_lock("order", "\ud800"),
+        lambda: manager.extend(by_hand),
+        lambda: manager.unlock(by_hand),
+    )
+    for call in calls:
+        with pytest.raises(ConfigurationError, match=r"^identifier .* has a lone surrogate"):
             await call()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from aioredlock_ng import LockLost, Outcome, QuorumUnreachable, Vote
+from aioredlock_ng import ConfigurationError, LockLost, Outcome, QuorumUnreachable, Vote
 from aioredlock_ng._core.keys import KeyFormat, as_text
 from aioredlock_ng._core.replies import KeyState
 from aioredlock_ng._core.validity import deadline_of, ttl_ms
@@ -152,8 +152,20 @@ class Access:
 
 
 def _token(identifier: object) -> bytes:
-    """Return the bytes that aioredis writes for an identifier."""
-    return identifier if isinstance(identifier, bytes) else str(identifier).encode()
+    """Return the bytes that aioredis writes for an identifier.
+
+    Raises:
+        ConfigurationError: The identifier cannot be encoded as UTF-8.
+    """
+    if isinstance(identifier, bytes):
+        return identifier
+    try:
+        return str(identifier).encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(
+            f"identifier {identifier!r} has a lone surrogate and cannot be UTF-8; pass bytes"
+            " instead"
+        ) from None
 
 
 def _prolonged(reply: object, _call: Call) -> KeyState | None:

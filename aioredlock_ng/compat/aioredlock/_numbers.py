@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioredlock_ng import ConfigurationError
@@ -16,8 +17,11 @@ _Number = TypeVar("_Number", int, float)
 
 
 def count_of(name: str, value: object) -> int:
-    """Convert an argument to a whole number of at least 1."""
-    return whole_number(name, _number(int, name, value), 1)
+    """Convert an argument to a whole number of at least 1.
+
+    A larger number than `sys.maxsize` could have no product with a time in seconds.
+    """
+    return whole_number(name, _number(int, name, value), 1, sys.maxsize)
 
 
 def seconds_of(name: str, value: object) -> float:

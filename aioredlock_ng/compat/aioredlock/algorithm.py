@@ -15,7 +15,7 @@ from aioredlock_ng.compat.aioredlock._numbers import count_of, seconds_of
 from aioredlock_ng.compat.aioredlock._own_locks import OwnLocks
 from aioredlock_ng.compat.aioredlock._words import in_words_of_aioredlock, naming
 from aioredlock_ng.compat.aioredlock.errors import LockAcquiringError, LockRuntimeError
-from aioredlock_ng.compat.aioredlock.lock import Lock
+from aioredlock_ng.compat.aioredlock.lock import Lock, check_lock
 from aioredlock_ng.options import LONGEST_WITHOUT_GUARD, positive_seconds
 
 if TYPE_CHECKING:
@@ -118,13 +118,12 @@ class Aioredlock:
             await self.extend(held, lock_timeout)
             return Lock(self, resource, lock_identifier, lock_timeout).leased(held.lease)
         redlock = await self._access.redlock()
+        delay = (self.retry_delay_min + self.retry_delay_max) / 2
         with in_words_of_aioredlock():
             lease = await redlock.lock(
                 name_of(resource),
                 ttl=lock_timeout or self.internal_lock_timeout,
-                blocking_timeout=(self.retry_count - 1)
-                * (self.retry_delay_min + self.retry_delay_max)
-                / 2,
+                blocking_timeout=(self.retry_count - 1) * delay,
                 auto_extend=lock_timeout is None,
                 on_lost="flag",
             ).acquire()
@@ -148,9 +147,11 @@ class Aioredlock:
             LockRuntimeError: No majority confirmed the renewal in `retry_count` tries. The lock
                 stays valid until its deadline.
             ValueError: The timeout is invalid.
+            TypeError: The argument is not a lock.
 
         Safety: as `aioredlock_ng.Lease.extend`.
         """
+        check_lock("extend", lock)
         if not lock.valid:
             hint = "" if lock.lease is not None else ", or pass valid=True to a Lock made by hand"
             raise RuntimeError(f"the lock {lock.resource!r} is not valid; acquire it again{hint}")
@@ -193,11 +194,13 @@ class Aioredlock:
             LockAcquiringError: At least half of the nodes hold another identifier.
             LockRuntimeError: The lock was already lost or belongs to another manager, and no
                 majority of the nodes answered.
+            TypeError: The argument is not a lock.
 
         Safety: as `aioredlock_ng.Lease.release`, and for another manager's lock as
         `aioredlock_ng.Redlock.force_release`. A node that does not answer is no error: the release
         of this manager's lock is sent to this node later.
         """
+        check_lock("unlock", lock)
         lease = self._locks.lease_of(lock.ending_in(0.0))
         if lease is not None:
             own = self._locks.get(lock.resource)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng import Lease
 
-__all__ = ["Lock"]
+__all__ = ["Lock", "check_lock"]
 
 
 class _Manager(Protocol):
@@ -156,3 +156,16 @@ class Lock:
 
     def _key(self) -> tuple[int, Any, Any]:
         return id(self.lock_manager), self.resource, self.id
+
+
+def check_lock(method: str, lock: object) -> None:
+    """Check the argument of a method of the manager.
+
+    Raises:
+        TypeError: The argument is not a `Lock`.
+    """
+    if not isinstance(lock, Lock):
+        raise TypeError(
+            f"{method}() takes a Lock, not {type(lock).__name__}; pass the Lock that lock() or"
+            " get_lock() returned"
+        )
