@@ -43,8 +43,9 @@ class RedisFence:
 
     Args:
         client: The client of the primary server or cluster that has the data. The client's own
-            settings apply: with `decode_responses`, replies are text. If the client repeats
-            commands whose reply was lost, a command such as INCR may run twice.
+            settings apply: texts are written in its encoding, and with `decode_responses`, replies
+            are text. If the client repeats commands whose reply was lost, a command such as INCR
+            may run twice.
         keep: Seconds for which a fence outlives its data, 0.001 to 1e9. None: for ever,
             which needs about 100 bytes per key.
 
@@ -63,6 +64,7 @@ class RedisFence:
                 " redis.asyncio.Redis.from_url(…)"
             )
         self._run = client.register_script(GUARD_SCRIPT)
+        self._encoder = client.get_encoder()
         self._keep = "" if keep is None else str(_milliseconds("keep", keep))
 
     @staticmethod
@@ -73,6 +75,8 @@ class RedisFence:
         fence key of `order:{42}`, whose slot is that of `42`, is `fence:order:{42}`. A name with a
         `}` but without a hash tag, such as `a}b` or `{}a`, has its fence key in another slot. A
         cluster refuses every call for such a name.
+
+        A text means its UTF-8 bytes. If the client has another encoding, pass the bytes of the key.
         """
         name = name_bytes("key", key)
         tagged = b"}" in name.partition(b"{")[2]
@@ -152,16 +156,28 @@ class RedisFence:
                 negative or is above `MAX_FENCE`. Also raised if another argument is invalid.
             redis.exceptions.RedisError: The server refused the command or was not reachable.
         """
-        shown = usable_fence(fence)
+        shown, name = usable_fence(fence), self._name(key)
         try:
             return await self._run(
-                keys=[key, self.fence_key(key)], args=[shown, self._keep, command, *args]
+                keys=[name, self.fence_key(name)], args=[shown, self._keep, command, *args]
             )
         except ResponseError as error:
             words = str(error)
             if not words.startswith(_STALE):
                 raise
             raise StaleFence(key, shown, int(words.removeprefix(_STALE))) from None
+
+    def _name(self, key: str | bytes) -> bytes:
+        # The client may have another encoding than UTF-8. The fence key must belong to the bytes
+        # that the client writes for the data's key. Otherwise a client that passes these bytes
+        # would use another fence for the same data.
+        try:
+            return name_bytes("key", self._encoder.encode(key) if isinstance(key, str) else key)
+        except UnicodeEncodeError:
+            raise ConfigurationError(
+                f"key {key!r} cannot be written in {self._encoder.encoding}, the encoding of the"
+                " client; pass bytes instead"
+            ) from None
 
 
 def _milliseconds(name: str, value: object) -> int:

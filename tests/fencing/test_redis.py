@@ -107,6 +107,29 @@ async def test_clients_of_any_settings_are_refused_and_answered(
                 await guarded.hset(key, {"a": 2}, fence=NOW)
 
 
+async def test_a_text_and_its_bytes_have_one_fence_in_every_encoding(
+    client: Redis, node_of_each_version: NodeSet
+) -> None:
+    (url,) = node_of_each_version.urls
+    for encoding in ("utf-8", "latin-1"):
+        async with Redis.from_url(url, encoding=encoding) as writer:
+            key = f"é-{encoding}"
+            await RedisFence(writer).set(key, "ö", fence=NOW + 1)
+            assert await client.get(key.encode(encoding)) == "ö".encode(encoding)
+            with pytest.raises(StaleFence) as caught:
+                await RedisFence(client).set(key.encode(encoding), "old", fence=NOW)
+            assert caught.value.seen == NOW + 1
+            with pytest.raises(StaleFence) as caught:
+                await RedisFence(writer).get(key, fence=NOW)
+            assert caught.value.resource == key
+
+
+async def test_a_key_that_the_client_cannot_write_is_refused() -> None:
+    async with Redis(port=1, encoding="latin-1") as client:
+        with pytest.raises(ConfigurationError, match=r"^key '€' cannot be written in latin-1"):
+            await RedisFence(client).get("€", fence=NOW)
+
+
 async def test_a_server_that_forgot_the_script_gets_it_again(client: Redis) -> None:
     guarded = RedisFence(client)
     await guarded.set(KEY, "a", fence=NOW)
