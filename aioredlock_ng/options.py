@@ -78,7 +78,8 @@ def positive_seconds(
     try:
         seconds = float(value)
     except OverflowError:
-        seconds = math.inf
+        # The error shows "inf", because Python refuses to print an int of more than 4,300 digits.
+        seconds = value = math.inf if value > 0 else -math.inf
     if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and not zero):
         kind = f"finite number{unit}, zero or more" if zero else f"finite positive number{unit}"
         raise ConfigurationError(f"{name} must be a {kind}, got {value!r}")

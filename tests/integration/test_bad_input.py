@@ -129,6 +129,10 @@ def test_a_percent_encoded_at_sign_does_not_separate_credentials_from_the_host()
             ("ttl", value)
             for value in (-1, math.inf, -math.inf, math.nan, 10**400, "10", None, True, b"1")
         ),
+        pytest.param("ttl", 10**5000, id="a number that Python does not print"),
+        pytest.param(
+            "min_validity", -(10**5000), id="a negative number that Python does not print"
+        ),
     ],
 )
 def test_a_time_that_is_no_finite_positive_number_is_refused(option: str, value: Any) -> None:
