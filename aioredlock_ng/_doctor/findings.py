@@ -93,13 +93,15 @@ def _guard(nodes: Nodes, options: Options) -> Iterator[Finding]:
                 )
             case "none":
                 yield kind.found(facts.address, "it has no marker: it lost all its data, or is new")
-            case "waiting" if facts.marked_max_ttl and facts.marked_max_ttl < options.max_ttl:
+            case "waiting" | "founding" if 0 < (facts.marked_max_ttl or 0.0) < options.max_ttl:
+                # A manager leaves a founding node alone until the ready time of its marker.
+                later = f" in {facts.ready_in or 0.0:.1f} s" if facts.trust == "founding" else ""
                 longest = max(options.max_ttl, *(other.marked_max_ttl or 0.0 for other in nodes))
                 yield kind.found(
                     facts.address,
-                    f"it is waiting, and its marker names a max_ttl of {facts.marked_max_ttl:g} s:"
-                    f" a manager with a max_ttl of {options.max_ttl:g} s lets it wait anew,"
-                    f" for {longest + 1:g} s",
+                    f"it is {facts.trust}, and its marker names a max_ttl of"
+                    f" {facts.marked_max_ttl:g} s: a manager with a max_ttl of"
+                    f" {options.max_ttl:g} s lets it wait anew{later}, for {longest + 1:g} s",
                 )
             case "waiting" | "founding":
                 yield kind.found(

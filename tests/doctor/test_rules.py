@@ -579,6 +579,13 @@ def test_facts_of_a_set_lead_to_the_expected_findings(
         ({"evicted_keys": 12_345}, "it has evicted 12,345 keys since its statistics began"),
         ({"trust": "waiting", "ready_in": 7.04}, "it is waiting, and may vote in 7.0 s"),
         ({"trust": "founding", "ready_in": 7.04}, "it is founding, and may vote in 7.0 s"),
+        (
+            {"trust": "founding", "ready_in": 7.04, "marked_max_ttl": 6.0},
+            (
+                "it is founding, and its marker names a max_ttl of 6 s: a manager with a max_ttl of"
+                " 60 s lets it wait anew in 7.0 s, for 61 s"
+            ),
+        ),
         ({"replicas": 1}, "a replica is attached"),
         ({"replicas": 2}, "2 replicas are attached"),
         (
