@@ -112,7 +112,7 @@ class KeyFormat:
                 bracket is open or the last character is a backslash, because the suffix would then
                 be a part of the bracket, or not be matched literally.
         """
-        raw = self._between(self.key(pattern))
+        raw = self._between(self.key(pattern, "pattern"))
         if _PATTERN.fullmatch(raw) is None:
             raise ConfigurationError(
                 f"pattern {as_text(raw)!r} has an open '[' or ends in a backslash; close the"

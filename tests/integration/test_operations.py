@@ -95,8 +95,9 @@ async def test_a_scan_names_a_node_that_could_not_be_scanned(three_nodes: NodeSe
 async def test_a_pattern_that_is_no_name_is_refused_before_any_request(
     three_nodes: NodeSet,
 ) -> None:
-    with pytest.raises(ConfigurationError, match="lock name"):
-        Scan(Redlock(three_nodes.urls), "")
+    for pattern in ("", 7, "x" * 65_537, "aioredlock_ng:*"):
+        with pytest.raises(ConfigurationError, match="pattern"):
+            Scan(Redlock(three_nodes.urls), pattern)  # type: ignore[arg-type]
 
 
 @both_engines
