@@ -47,10 +47,6 @@ class Nodes:
         """The functions that count the events, by the type of the event."""
         return dict.fromkeys(NODE_EVENTS, self._take)
 
-    def forget(self) -> None:
-        """Forget the states, so that the next event of a node sets all its gauges."""
-        self._states = NodeStates()
-
     def _take(self, event: NodeEvent) -> None:
         with self._states.taking(event) as (node, before, after):
             if after != before:

@@ -58,15 +58,13 @@ class NodeStates:
     The state of a node combines two independent facts: whether the node answers, and whether it is
     quarantined. This object stores the two facts separately.
 
-    Managers in several threads may share this object.
+    Managers in several threads may share this object. In a forked child, no node has a state before
+    its first event there.
     """
 
     def __init__(self) -> None:
-        self._reached: dict[str, State] = {}
-        self._quarantined: set[str] = set()
-        # A signal handler may report an event while its own thread reports another one.
-        self._mutex = threading.RLock()
-        call_in_children(self, NodeStates._renew_mutex)
+        self._forget()
+        call_in_children(self, NodeStates._forget)
 
     @contextmanager
     def taking(self, event: NodeEvent) -> Iterator[Change]:
@@ -94,9 +92,11 @@ class NodeStates:
                 self._quarantined.discard(node)
         return Change(node, before, self._of(node) or "up")
 
-    def _renew_mutex(self) -> None:
-        # A thread of the parent may have held the old mutex at the fork. In the child, nobody
-        # releases that mutex.
+    def _forget(self) -> None:
+        self._reached: dict[str, State] = {}
+        self._quarantined: set[str] = set()
+        # A signal handler may report an event while its own thread reports another one. A forked
+        # child needs a new mutex, because a thread of the parent may have held the old one.
         self._mutex = threading.RLock()
 
     def _of(self, node: str) -> State | None:

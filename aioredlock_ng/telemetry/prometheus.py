@@ -263,7 +263,6 @@ class PrometheusSink(Collector):
                 for counted in list(self._counted.values()):
                     counted.held.set(0)
                 self._elections.forget()
-                self._nodes.forget()
                 self._inherited = None
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -35,6 +36,32 @@ for event in (
 print("done")
 """
     assert run(code) == "done\n"
+
+
+@pytest.mark.once
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_provider_that_is_set_in_a_forked_child_gets_the_states_of_its_nodes() -> None:
+    """The parent has reported the same states before, without a provider."""
+    code = """
+import os, sys
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from aioredlock_ng.events import *
+from aioredlock_ng.telemetry.otel import OpenTelemetrySink
+sink = OpenTelemetrySink()
+sink(NodeUp("n:1", ""))
+if child := os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+reader = InMemoryMetricReader()
+metrics.set_meter_provider(MeterProvider([reader]))
+sink(NodeUp("n:1", ""))
+scope = reader.get_metrics_data().resource_metrics[0].scope_metrics[0]
+(state,) = (metric for metric in scope.metrics if metric.name == "aioredlock_ng.node.state")
+for point in state.data.data_points:
+    print(point.attributes["aioredlock_ng.state"], point.value)
+"""
+    assert run(code) == "up 1\n"
 
 
 @pytest.mark.once
