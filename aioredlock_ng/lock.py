@@ -45,6 +45,9 @@ class Source(Protocol):
     def engine(self) -> Engine:
         """Return the open engine."""
 
+    async def opened_engine(self) -> Engine:
+        """Do the same as `engine`. In a forked child, a manager with a thread opens first."""
+
 
 def _right_use(lock: Lock) -> str:
     call = call_of("lock", lock.resources[0], ", …" if lock.resources[1:] else "")

@@ -54,7 +54,7 @@ class Semaphore(Lock):
 
         Safety: a cancelled call changes nothing.
         """
-        return await look_at_slots(self._source.engine(), self._spec)
+        return await look_at_slots(await self._source.opened_engine(), self._spec)
 
     def __repr__(self) -> str:
         return (

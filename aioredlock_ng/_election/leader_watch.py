@@ -63,6 +63,8 @@ class Source(Protocol):
 
     def engine(self) -> Engine: ...
 
+    async def opened_engine(self) -> Engine: ...
+
     async def inspect(self, name: str | bytes) -> LockInfo: ...
 
 
@@ -115,8 +117,8 @@ class Leaders:
 
         Safety: a cancelled call changes nothing. The call leaves no callback registered.
         """
-        engine = self._source.engine()
         running_loop()
+        engine = await self._source.opened_engine()
         changes = asyncio.Event()
         late, self._split = iter(_UNSETTLED), iter(_UNSETTLED)
         # A report that came between two calls did not reach `note`. After the report, the node does

@@ -290,3 +290,9 @@ class Operations:
                 " first"
             )
         return self._engine
+
+    async def opened_engine(self) -> Engine:
+        """Internal: do the same as `engine`. In a forked child, a threaded manager opens first."""
+        if self._threaded is not None:
+            await self._threaded.opened()
+        return self.engine()

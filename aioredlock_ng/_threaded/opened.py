@@ -31,6 +31,9 @@ class Manager(Protocol):
     def engine(self) -> Engine:
         """Return the open engine, or raise `RedlockClosed`."""
 
+    async def opened_engine(self) -> Engine:
+        """Do the same as `engine`."""
+
     _threaded: Any
 
 

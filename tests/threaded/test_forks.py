@@ -25,7 +25,7 @@ from aioredlock_ng.testing import MemoryNodes
 from tests.sync.test_locks import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from aioredlock_ng.events import Event
     from tests.support.node_set import NodeSet
@@ -299,6 +299,33 @@ def test_a_child_that_a_signal_handler_forks_during_a_wait_does_not_hang() -> No
     assert os.waitstatus_to_exitcode(status) == 7
     held.release()
     redlock.close()
+
+
+@pytest.mark.parametrize(
+    "first_use",
+    [
+        lambda redlock: anext(redlock.election("scheduler").watch()),
+        lambda redlock: redlock.semaphore("gpu", 2).inspect(),
+        lambda redlock: redlock.inspect("order"),
+        lambda redlock: redlock.wait_ready(),
+    ],
+    ids=["watch", "Semaphore.inspect", "inspect", "wait_ready"],
+)
+async def test_the_first_use_in_a_forked_child_may_be_one_that_acquires_no_lock(
+    first_use: Callable[[aioredlock_ng.Redlock], Awaitable[object]], three_nodes: NodeSet
+) -> None:
+    options: Any = {"node_timeout": 2.5, "thread": True}
+    async with aioredlock_ng.Redlock(three_nodes.urls, **options) as redlock:
+
+        async def child() -> None:
+            async with asyncio.timeout(PATIENCE):
+                await first_use(redlock)
+                await redlock.aclose()
+
+        # No event loop runs in the other thread, so its child can run one.
+        pid = await asyncio.to_thread(forked, lambda: asyncio.run(child()))
+        _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 def test_a_candidate_of_a_forked_child_does_not_lead_and_may_stand_anew(
