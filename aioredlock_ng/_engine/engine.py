@@ -113,8 +113,7 @@ class Engine(Parts):
         The caller awaits the `future` of the acquisition. If the wait is cancelled, the caller must
         call `cancelled`.
 
-        `blocking_timeout` is the longest wait in seconds. With None, the call waits for ever. With
-        0, the call does not wait for another holder.
+        `blocking_timeout` is the longest wait in seconds. None: for ever. 0: no wait for a holder.
 
         Raises:
             LockHeld: Raised if the calling task holds the lock through an enclosing `async with`,
@@ -263,9 +262,10 @@ class Engine(Parts):
                 self.extender.lose(lease, CLOSED)
             else:
                 self.extender.release(lease)
-                # A thread may have entered its `with` meanwhile. The end of the `with` must fail.
+                # A thread or another loop may have begun its body meanwhile. The body must fail.
                 if lease.has_body():
                     self.extender.found_lost(lease, CLOSED)
+                    lease.notify_body()
         self.extender.close()
         self.lines.close()
         self.availability.stop()

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._engine.caller import calling_task
-from aioredlock_ng._engine.keeping.extender import CLOSED, UNKEPT
+from aioredlock_ng._engine.keeping.extender import UNKEPT
 from aioredlock_ng._engine.keeping.reasons import UNRENEWED
 from aioredlock_ng._leases.lease_base import CLOSED_AMID
-from aioredlock_ng._leases.loss_points import reached
 from aioredlock_ng.errors import LockLost, QuorumUnreachable, RedlockClosed, RedlockError
 from aioredlock_ng.lease import Lease
 
@@ -155,13 +154,17 @@ class ThreadedLease(Lease):
             self._declare_lost()
             raise
         self._body, self._on_lost = task, on_lost
-        self._thread.post(self._enter, task)
+        # The engine sets the phase of an ended lease before it reads the body. So either the engine
+        # sees this body, or the next lines see the end. A post would wake the engine's thread.
+        self._record.on_lost, self._record.task = self._report_loss, task
         try:
-            # Another loop may have closed the manager before the engine knew of the body.
+            # Another loop may have closed the manager meanwhile.
             self.refuse_closed()
         except RedlockClosed:
             self._body = self._on_lost = None
+            self._leave()
             raise
+        self._report_again()
 
     def entered_by_thread(self) -> None:
         """Record that a thread enters the `with` of this lease.
@@ -180,10 +183,7 @@ class ThreadedLease(Lease):
 
     def left(self) -> None:
         self._body = self._on_lost = None
-        # Call the observers here. On the engine's loop, they might not run before the next block
-        # begins.
-        reached("released", self)
-        self._thread.post(self._leave)
+        super().left()
 
     def ended_lost(self) -> bool:
         lost = self.lost
@@ -247,20 +247,6 @@ class ThreadedLease(Lease):
             change()
         else:
             self._thread.run(run)
-
-    def _enter(self, task: asyncio.Task[object]) -> None:
-        record = self._record
-        if record.phase is Phase.HELD:
-            record.task, record.on_lost = task, self._report_loss
-            return
-        if record.phase is Phase.RELEASED and not record.reason and self._body is task:
-            # Another loop closed the manager after `entered` had looked. The body runs already, and
-            # must learn that it has lost its lock.
-            self._engine.extender.found_lost(record, CLOSED)
-        # An abandoned lease is not lost. At the end of the block, the cancellation of its body
-        # would reach the caller as a `CancelledError` that nobody requested.
-        if record.reason:
-            self._report_loss()
 
     def _report_loss(self) -> None:
         """Report a loss to the body. The engine's loop runs this method."""

@@ -27,6 +27,7 @@ from aioredlock_ng import (
     RedlockClosed,
 )
 from aioredlock_ng._threaded.lease_proxy import ThreadedLease
+from aioredlock_ng._threaded.mailbox import Mailbox
 from aioredlock_ng.events import LeaseLost, LockAcquired, TermOutlived
 from aioredlock_ng.testing import MemoryNodes, lose, lose_at
 from tests.support.eventually import eventually
@@ -89,6 +90,23 @@ def engine_thread(redlock: Redlock) -> Any:
 
 def die() -> None:
     raise SystemExit("on purpose")
+
+
+async def test_a_block_wakes_the_engines_thread_only_for_its_acquire_and_its_release(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    posts: list[Mailbox] = []
+    post = Mailbox.post
+
+    def count(self: Mailbox, *args: Any) -> None:
+        posts.append(self)
+        post(self, *args)
+
+    async with Redlock(MemoryNodes(3), thread=True) as redlock:
+        monkeypatch.setattr(Mailbox, "post", count)
+        async with redlock.lock("a"):
+            pass
+        assert posts.count(engine_thread(redlock)._inbox) == 2
 
 
 @pytest.mark.slow
