@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng._engine.loops import running_loop
@@ -62,6 +63,9 @@ class Mailbox:
             # A signal handler may have raised the exception before `call_soon_threadsafe` ran. If
             # `_awake` stayed True, no post would ever wake the loop again.
             self._awake = False
+            # Another thread may have posted meanwhile, and may rely on this wake-up.
+            with suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self._run)
             raise
         finally:
             self._waking.discard(here)

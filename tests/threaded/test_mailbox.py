@@ -94,6 +94,9 @@ class WakeUps:
         self.threads: list[int] = []
         self.before: dict[int, Any] = {}
 
+    def is_closed(self) -> bool:
+        return False
+
     def call_soon_threadsafe(self, _: object) -> None:
         here = threading.get_ident()
         self.before.pop(here, lambda: None)()
@@ -129,3 +132,21 @@ def test_a_handler_wakes_the_loop_even_if_another_thread_has_just_ended_its_own_
     loop.before[main] = interrupt
     mailbox.post(print)
     assert loop.threads[-2:] == [main, main]
+
+
+def test_an_interrupted_wake_up_leaves_no_post_of_another_thread_unread() -> None:
+    loop: Any = WakeUps()
+    mailbox, main = Mailbox(loop), threading.get_ident()
+
+    def interrupt() -> None:
+        # The other thread sees that this thread is waking the loop, and does not wake it again.
+        other = threading.Thread(target=mailbox.post, args=(print,))
+        other.start()
+        other.join(30)
+        assert loop.threads == []
+        raise KeyboardInterrupt
+
+    loop.before[main] = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        mailbox.post(print)
+    assert loop.threads == [main]
