@@ -1,19 +1,45 @@
-"""Detach objects in a forked child from the parent: from its connections, leases and threads."""
+"""Keep the objects of one process from other processes.
+
+In a forked child, objects are detached from the parent: from its connections, leases and threads.
+Managers and leases refuse to be pickled.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import SupportsIndex
 
-__all__ = ["call_in_children"]
+__all__ = ["OfOneProcess", "call_in_children"]
 
 T = TypeVar("T")
 
 _calls: Final[WeakKeyDictionary[Any, Callable[[Any], object]]] = WeakKeyDictionary()
+
+
+class OfOneProcess:
+    """A base class of managers and leases, which cannot be pickled or deep-copied.
+
+    A lock refers to its manager, so it cannot be pickled either.
+    """
+
+    __slots__ = ()
+
+    def __copy__(self) -> Self:
+        """Return the object itself, because a shallow copy would stand for the same thing."""
+        return self
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:
+        """Refuse to pickle or deep-copy the object."""
+        raise TypeError(
+            f"a {type(self).__name__} cannot be pickled or deep-copied, because its connections"
+            " belong to this process; within the process, share the object itself; give other"
+            " processes only plain values, such as URLs, names and fences, and make a Redlock there"
+        )
 
 
 def call_in_children(owner: T, detach: Callable[[T], object]) -> None:

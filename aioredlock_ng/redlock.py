@@ -167,6 +167,12 @@ class Redlock(Kinds):
         with naming_variables("nodes", *found):
             return cls(urls, **found, **options)
 
+    def __copy__(self) -> Self:
+        """Return another manager with the same settings."""
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
     async def open(self) -> Self:
         """Connect to the nodes. A node that is down is connected later, in the background.
 

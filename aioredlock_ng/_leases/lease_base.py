@@ -10,6 +10,7 @@ from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.replies import Released, released
 from aioredlock_ng._core.votes import may_have_set
 from aioredlock_ng._engine.caller import calling_task, threads
+from aioredlock_ng._forks import OfOneProcess
 from aioredlock_ng._leases.loss_points import reached
 from aioredlock_ng._outlasting import outlast_cancellation
 from aioredlock_ng.errors import LockLost, LockReleased, QuorumUnreachable
@@ -31,7 +32,7 @@ CLOSED_AMID = "the Redlock was closed at the moment when this acquisition was gr
 it."""
 
 
-class Held:
+class Held(OfOneProcess):
     """The base of `Lease`, with the methods that users do not call."""
 
     __slots__ = ("_engine", "_record")

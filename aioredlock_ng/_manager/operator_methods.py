@@ -10,6 +10,7 @@ from aioredlock_ng._core.inspection import deletion_of, lock_info, look_of
 from aioredlock_ng._core.keys import resource_name
 from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._engine.trust.forcing import force_release
+from aioredlock_ng._forks import OfOneProcess
 from aioredlock_ng._manager.inspecting import inspecting, look_at
 from aioredlock_ng._nodes.port import NodeState
 from aioredlock_ng._threaded.manager import on_engine
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Operations"]
 
 
-class Operations:
+class Operations(OfOneProcess):
     """The methods of a manager that inspect locks and nodes, or delete a lock.
 
     `Redlock` sets the attributes.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aioredlock_ng import Redlock, sync
+from aioredlock_ng.testing import MemoryNodes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -149,3 +152,44 @@ def test_the_error_about_an_unknown_option_names_the_public_method(redlock: Any)
                 call(**{option: 1})
             words = f"Redlock.{method}() got an unexpected keyword argument {option!r}"
             assert str(caught.value) == words
+
+
+def refuse_copies(thing: Any) -> None:
+    for use in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match=r"pickled or deep-copied.*only plain values"):
+            use(thing)
+    assert type(copy.copy(thing)) is type(thing)
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        FOR_COROUTINES,
+        Redlock(NODES, thread=True),
+        FOR_COROUTINES.lock("a", "b"),
+        *(thing for thing, _ in (*ASYNC_LINES, *THREAD_LINES, *SIDES)),
+        FOR_COROUTINES.election("a"),
+        FOR_THREADS.election("a"),
+    ],
+)
+def test_an_object_of_a_process_says_so_to_a_program_that_pickles_it(thing: Any) -> None:
+    refuse_copies(thing)
+
+
+@pytest.mark.parametrize("thread", [False, True])
+async def test_a_lease_and_its_open_manager_say_that_they_cannot_be_pickled(thread: bool) -> None:
+    async with Redlock(MemoryNodes(3), thread=thread) as redlock:
+        lock = redlock.lock("a")
+        async with lock as lease:
+            for thing in (redlock, lock, lease, redlock.election("a")):
+                refuse_copies(thing)
+            assert copy.copy(lease) == lease
+            lease.check()
+
+
+def test_a_lease_of_a_thread_says_that_it_cannot_be_pickled() -> None:
+    with sync.Redlock(MemoryNodes(3)) as redlock, redlock.lock("a") as lease:
+        for thing in (redlock, redlock.lock("a"), lease):
+            refuse_copies(thing)
+        assert copy.copy(lease) == lease
+        lease.check()
