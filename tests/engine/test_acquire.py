@@ -158,6 +158,26 @@ async def test_blocking_timeout_bounds_everything_although_all_nodes_hang(
     assert rig.clean, "a timed-out acquire on nodes that then wake leaves no key"
 
 
+async def test_attempts_of_the_same_few_milliseconds_time_out_together(rig: Rig) -> None:
+    process = await rig.process()
+    rig.hang(0, 1, 2)
+
+    async def attempt(number: int) -> tuple[float, float]:
+        await asyncio.sleep(number * 0.0002)
+        began = now()
+        with pytest.raises(QuorumUnreachable):
+            await process.lock(f"a{number}").try_acquire()
+        return round(now(), 6), now() - began
+
+    results = await asyncio.gather(*map(attempt, range(50)))
+    # The attempts begin within 10 ms. With a timer for each, the loop would wake up 50 times.
+    assert len({end for end, _ in results}) <= 4
+    for _, lasted in results:
+        assert NODE_TIMEOUT - 1e-6 <= lasted <= NODE_TIMEOUT + 0.01
+    rig.resume()
+    await asyncio.sleep(SETTLED)
+
+
 @pytest.mark.parametrize(
     ("names", "whom"), [(("b",), "another after"), (("a",), "bob in this process after")]
 )

@@ -147,3 +147,45 @@ async def test_the_longest_standstill_of_the_loop_is_remembered() -> None:
     assert wheel.stall(began, loop.time()) == pytest.approx(3.0, abs=WIDTH)
     assert wheel.stall(began + 3.5, loop.time()) == pytest.approx(2.0, abs=WIDTH)
     assert wheel.stall(loop.time(), loop.time()) == 0.0
+
+
+async def test_an_item_that_a_suspension_made_late_is_noticed_within_half_a_second() -> None:
+    loop = asyncio.get_running_loop()
+    slept = 0.0
+
+    def clock() -> float:
+        return loop.time() + slept
+
+    fired: list[float] = []
+    wheel: Wheel[str] = Wheel(loop, clock, WIDTH, lambda _: fired.append(loop.time()))
+    wheel.add("item", clock() + 60)
+    await asyncio.sleep(0.1)
+    # During a suspension the timers of the loop stand still.
+    slept, woken_at = 120.0, loop.time()
+    await asyncio.sleep(10)
+    assert fired == [pytest.approx(woken_at + 0.25, abs=0.25 + 1e-6)]
+
+
+async def late_by(wheel: Wheel[str], delay: float) -> None:
+    """Let the timer of the wheel fire late by this time in seconds."""
+    loop = asyncio.get_running_loop()
+    wheel.add("item", loop.time() + 0.1)
+    loop.advance(0.1 + delay)  # type: ignore[attr-defined]
+    await asyncio.sleep(0.2)
+
+
+async def test_a_standstill_is_remembered_although_many_shorter_ones_followed() -> None:
+    loop = asyncio.get_running_loop()
+    wheel: Wheel[str] = Wheel(loop, loop.time, WIDTH, lambda _: None)
+    began = loop.time()
+    for number in range(50):
+        await late_by(wheel, 3.0 - number / 20)
+    assert wheel.stall(began, loop.time()) == pytest.approx(3.0, abs=WIDTH)
+
+
+async def test_standstills_that_grow_ever_shorter_do_not_fill_the_memory() -> None:
+    loop = asyncio.get_running_loop()
+    wheel: Wheel[str] = Wheel(loop, loop.time, WIDTH, lambda _: None)
+    for number in range(200):
+        await late_by(wheel, 3.0 - number / 100)
+    assert len(wheel._stalls) <= 100
