@@ -12,7 +12,8 @@ import pytest
 
 from aioredlock_ng._nodes.memory import MemoryNode
 from tests.engine.test_left_queues import queues
-from tests.support.rig import NODE_TIMEOUT
+from tests.engine.test_queue import Silent
+from tests.support.rig import NODE_TIMEOUT, WAY
 from tests.support.virtual_loop import VirtualLoop
 
 if TYPE_CHECKING:
@@ -107,3 +108,109 @@ async def test_a_deletion_by_another_client_is_noticed_at_once_where_a_quorum_re
     rig.vacate(KEY, on=[0, 1, 3])
     async with asyncio.timeout(NODE_TIMEOUT):
         await (await lease).release()
+
+
+async def test_where_no_node_reports_changes_a_waiter_polls_ten_times_a_second(rig: Rig) -> None:
+    process = rig.new_process()
+    for node in process.nodes:
+        node.__class__ = Untold
+    await process.redlock.open()
+    rig.occupy(KEY, ttl=600)
+    lease = waiting(process)
+    await asyncio.sleep(NODE_TIMEOUT)
+    asked = process.questions()
+    await asyncio.sleep(10)
+    rounds = sum(command.script.name == "stand" for command in asked) / 3
+    assert 100 - 1 <= rounds <= 100 * 4 / 3 + 1
+    rig.vacate(KEY)
+    async with asyncio.timeout(NODE_TIMEOUT + 4 * WAY):
+        await (await lease).release()
+
+
+async def test_a_waiter_polls_once_a_quorum_of_nodes_has_come_back_without_messages(
+    rig: Rig,
+) -> None:
+    holder, other = await rig.process(), await rig.process()
+    lease = await holder.lock("a").acquire()
+    first = waiting(other)
+    await asyncio.sleep(NODE_TIMEOUT)
+    process = rig.new_process()
+    for node in process.nodes[1:]:
+        node.__class__ = Silent
+        node.server.up = False
+    await process.redlock.open()
+    for node in process.nodes[1:]:
+        node.server.up = True
+    second = waiting(process)
+    await asyncio.sleep(NODE_TIMEOUT)
+    for node in process.nodes[1:]:
+        node.connect()
+    await asyncio.sleep(NODE_TIMEOUT)
+    asked = process.questions()
+    await asyncio.sleep(10)
+    assert sum(command.script.name == "stand" for command in asked) >= 3 * (100 - 1)
+    await lease.release()
+    await (await first).release()
+    async with asyncio.timeout(NODE_TIMEOUT + 4 * WAY):
+        await (await second).release()
+
+
+async def test_a_line_that_backs_off_stays_out_of_the_queue_of_a_node_whose_key_changes(
+    rig: Rig,
+) -> None:
+    process = await rig.process()
+    rig.occupy(KEY, ttl=600)
+    lease = waiting(process)
+    await asyncio.sleep(NODE_TIMEOUT)
+    rig.disconnect(1, 2)
+    await until_asked(process, "leave", on=0)
+    await asyncio.sleep(2 * WAY)
+    assert queues(rig)[0] == 0
+    rig.occupy(KEY, ttl=600, on=[0], value=b"renewed")
+    await asyncio.sleep(2 * WAY)
+    assert queues(rig)[0] == 0
+    lease.cancel()
+
+
+async def test_a_hand_over_to_a_waiter_that_tracks_the_key_costs_no_refresh(rig: Rig) -> None:
+    holder, process = await rig.process(), await rig.process()
+    lease = await holder.lock("a").acquire()
+    second = waiting(process)
+    # By now the waiter tracks the key. The holder has not watched it yet.
+    await asyncio.sleep(0.06)
+    # The waiter gets the message and the report of one node before those of the others.
+    rig.ways[1] = rig.ways[2] = 5 * WAY
+    asked = process.questions()
+    await lease.release()
+    own = await second
+    assert [command.script.name for command in asked] == ["acquire_guarded"] * 3
+    await own.release()
+
+
+async def test_a_refresh_under_way_is_not_sent_again_once_its_waiter_is_served_or_gone(
+    rig: Rig,
+) -> None:
+    holder, process = await rig.process(), await rig.process()
+    sent: list[Sink] = []
+    node = process.nodes[0]
+
+    def ask(sink: Sink, index: int, ask: Any = node.ask) -> None:
+        if sink.command.script.name == "stand":
+            sent.append(sink)
+        ask(sink, index)
+
+    node.ask = ask  # type: ignore[method-assign]
+    for served in (True, False):
+        lease = await holder.lock("a").acquire()
+        second = waiting(process)
+        await until_asked(process, "stand", on=1)
+        assert sent[-1].stands()
+        if served:
+            await lease.release()
+            await (await second).release()
+        else:
+            second.cancel()
+            await asyncio.wait([second])
+            await asyncio.sleep(0)
+            await lease.release()
+        assert not sent[-1].stands()
