@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioredlock_ng._core.votes import Refusal
+from aioredlock_ng._engine.waiting.place import REFRESH_EVERY
 from aioredlock_ng._nodes.memory import MemoryNode
 from tests.engine.test_left_queues import queues
-from tests.engine.test_queue import Silent
+from tests.engine.test_queue import Silent, silent_process
 from tests.support.rig import NODE_TIMEOUT, WAY
 from tests.support.virtual_loop import VirtualLoop
 
@@ -214,3 +216,33 @@ async def test_a_refresh_under_way_is_not_sent_again_once_its_waiter_is_served_o
             await asyncio.sleep(0)
             await lease.release()
         assert not sent[-1].stands()
+
+
+async def test_a_waiter_that_polls_does_not_ask_a_node_that_refuses_each_time(rig: Rig) -> None:
+    process = await silent_process(rig)
+    rig.occupy(KEY, ttl=600, on=[0])
+    server = rig.servers[1]
+
+    def execute(command: Any, by: Any, execute: Any = server.execute) -> Any:
+        if command.script.name == "acquire_guarded":
+            return Refusal("OOM command not allowed when used memory > 'maxmemory'.")
+        return execute(command, by)
+
+    server.execute = execute  # type: ignore[method-assign]
+    lease = waiting(process)
+    await asyncio.sleep(30)
+    # The key is free on a quorum of nodes, but one of these nodes refuses to set it.
+    assert 2 <= process.redlock.stats().attempts <= 30 / (REFRESH_EVERY / 2) + 2
+    lease.cancel()
+
+
+async def test_a_waiter_makes_no_attempt_because_other_nodes_answer_a_refresh_later(
+    rig: Rig,
+) -> None:
+    process = await rig.process()
+    rig.occupy(KEY, ttl=600)
+    rig.ways[:] = [5 * WAY, 45 * WAY, 45 * WAY]
+    lease = waiting(process)
+    await asyncio.sleep(10 * NODE_TIMEOUT)
+    assert process.redlock.stats().attempts == 1
+    lease.cancel()
