@@ -130,7 +130,7 @@ class Lines(PassingOn):
                     self._place_of(line).stand()
                 else:
                     following.attempt()
-        if line.shared and self._writer_reported(line, lease.started):
+        if self._writer_reported(line, lease.started):
             # The nodes reported a writer that came after their offers to this line. The tasks that
             # waited before the writer share the grant, but later tasks must not.
             line.shared_until = 0.0

@@ -152,7 +152,7 @@ class Place(Entry):
         if not self.waiting:
             return
         self._outlook.nodes[index].rank = int(message.second)
-        if message.left is None or (message.left > 0 and not message.second):
+        if not message.second:
             # The waiter is the first now, or will be the first after the waiter that has an offer.
             self._refresh_soon()
         slot = (self.keys.index(message.key) + 1,) if self._any_key else ()
@@ -202,7 +202,7 @@ class Place(Entry):
             return
         enough = self._outlook.enough
         node, served_by = self._outlook.nodes[index], self._context.fleet.nodes[index]
-        if node.answered and reply.rank < 2 <= node.rank:
+        if reply.rank < 2 <= node.rank:
             # The waiter is one of the first two now, so it must refresh on all nodes.
             self._refresh_soon()
         node.answered_at, node.rank = self._context.clock(), reply.rank
@@ -226,7 +226,7 @@ class Place(Entry):
 
     def _plan(self) -> None:
         """Begin an attempt if a quorum may grant. Otherwise set the timer to the next event."""
-        if not self.waiting or self._refreshing:
+        if self._refreshing:
             return
         now = self._context.clock()
         at, free, following = self._outlook.forecast(now)
