@@ -152,10 +152,9 @@ class Entry:
         tickets.see(max((reply.ticket for reply in replies if is_held(reply)), default=0))
         if not self._ticket:
             self._ticket = tickets.choose()
-        nodes = zip(self._outlook.nodes, self._context.fleet.nodes, replies, strict=False)
-        for node, server, reply in nodes:
-            # A node may have been connected during the attempt, after its own part had failed.
-            back = isinstance(reply, (Unsent, Dropped)) and server.ready
+        for node, reply in zip(self._outlook.nodes, replies, strict=False):
+            # The node may have been connected during the attempt, after its own part had failed.
+            back = isinstance(reply, (Unsent, Dropped))
             node.refused(votes=reply is None or is_held(reply) or is_granted(reply) or back)
 
     def _offered(self, index: int, highest: int) -> None:
