@@ -123,6 +123,20 @@ async def test_nothing_is_remembered_of_waiters_that_came_while_a_node_was_away(
     assert not any(node.owed for node in process.redlock.nodes)
 
 
+async def test_a_served_waiter_leaves_no_command_for_a_node_whose_queue_it_never_entered(
+    rig: Rig,
+) -> None:
+    process = await rig.process()
+    rig.disconnect(0)
+    rig.occupy(b"a")
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(NODE_TIMEOUT)
+    rig.vacate(b"a", on=[1, 2])
+    lease = await waiting
+    assert not any(node.owed for node in process.redlock.nodes)
+    await lease.release()
+
+
 @pytest.mark.parametrize("refusing", [[0], [1, 2], [0, 1, 2]])
 async def test_a_waiter_that_gives_up_leaves_the_queues_of_nodes_that_refused_the_command(
     rig: Rig, refusing: list[int]

@@ -157,3 +157,16 @@ async def test_a_cancelled_wait_without_an_attempt_leaves_the_queues(
     assert not any(server.queues.members(b"a") for server in rig.servers)
     await (await waiting).release()
     assert rig.clean
+
+
+async def test_the_next_task_asks_for_a_further_slot_at_once_if_its_line_did_not_queue(
+    rig: Rig,
+) -> None:
+    process = await rig.process()
+    asked = process.questions()
+    tasks = [asyncio.create_task(process.redlock.semaphore("s", 4).acquire()) for _ in range(3)]
+    leases = await asyncio.gather(*tasks)
+    assert sum(command.script.name.startswith("stand") for command in asked) == 0
+    assert attempts(asked) == 3 * 3
+    for lease in leases:
+        await lease.release()
