@@ -500,6 +500,17 @@ async def test_a_grant_deleted_before_it_was_read_is_not_passed_on(rig: Rig) -> 
     await releasing
 
 
+async def test_a_grant_is_not_passed_on_in_the_tick_in_which_its_tracking_was_lost(
+    rig: Rig,
+) -> None:
+    process = await rig.process()
+    lease, (waiting,) = await line(process, 1)
+    process.redlock.engine().reports.invalidated(0, None)
+    await lease.release()
+    await (await waiting).release()
+    assert passed_on(process) == 0
+
+
 async def test_a_grant_released_by_force_in_its_own_process_is_not_passed_on(rig: Rig) -> None:
     process, rival = await rig.process(), await rig.process()
     lease, (waiting,) = await line(process, 1)
