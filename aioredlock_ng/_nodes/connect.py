@@ -154,7 +154,7 @@ class Connector:
             async with asked_anew(self._pool, within) as sentinels:
                 connection = self._make(**{**self._kwargs, **sentinels, "protocol": protocol})
                 with self._observed(connection, opened):
-                    await _cancellable(connection.connect())
+                    await _cancellable(_answered(connection.connect()))
             if _transport_of(connection) is None:
                 raise self._no_transport()
             if connection._reader.at_eof() or connection._writer.is_closing():
@@ -218,6 +218,21 @@ def _system_words(error: BaseException | None) -> str:
     # The text of this error quotes the error of each address, with the number.
     numbers = [error.errno] if error.errno else map(int, re.findall(r"\[Errno (\d+)\]", str(error)))
     return " and ".join(dict.fromkeys(os.strerror(number).lower() for number in numbers))
+
+
+async def _answered(connecting: Awaitable[None]) -> None:
+    """Await a call that may hide an error of the server in another error, and raise the server's.
+
+    On a Unix socket, redis-py logs in as a part of opening the streams, and takes each error for an
+    error of the connection. Then a wrong password would seem to be an outage, and a server without
+    HELLO would never be asked without it.
+    """
+    try:
+        await connecting
+    except redis_errors.ConnectionError as error:
+        if isinstance(error.__cause__, redis_errors.RedisError):
+            raise error.__cause__ from None
+        raise
 
 
 async def _cancellable(connecting: Awaitable[None]) -> None:

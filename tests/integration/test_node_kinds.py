@@ -113,6 +113,28 @@ async def test_a_node_with_a_unix_socket_and_a_password_serves(
         await serves(redlock, server)
 
 
+async def test_a_wrong_password_on_a_unix_socket_ends_the_wait_of_callers(
+    start_server: Callable[..., LocalServer],
+) -> None:
+    server = start_server(unix_socket=True, password="another")
+    async with Redlock([f"unix://:{SECRET}@{server.socket_path}"], node_timeout=5.0) as redlock:
+        assert redlock.nodes[0].state == "refused"
+        with pytest.raises(QuorumUnreachable, match="authentication failed") as caught:
+            await asyncio.wait_for(redlock.lock("order").acquire(), 10)
+        assert str(server.socket_path) in str(caught.value)
+        assert_nowhere(SECRET, caught.value, redlock, "")
+
+
+async def test_a_server_without_hello_on_a_unix_socket_serves(
+    start_server: Callable[..., LocalServer],
+) -> None:
+    server = start_server(["--rename-command", "HELLO", ""], unix_socket=True)
+    async with Redlock([server.url], node_timeout=5.0) as redlock:
+        await redlock.wait_ready(10)
+        await serves(redlock, server)
+        assert not redlock.nodes[0].tracking
+
+
 async def test_a_node_with_a_password_serves(start_server: Callable[..., LocalServer]) -> None:
     server = start_server(password="p:w/d@?#")
     async with Redlock([server.url], node_timeout=5.0) as redlock:
