@@ -184,7 +184,13 @@ class Connector:
         open_streams = connection._connect
 
         async def open_and_tell() -> None:
-            await open_streams()
+            try:
+                await open_streams()
+            except BaseException:
+                # On a Unix socket, redis-py logs in while it opens the streams, so a failed login
+                # comes here with an open transport.
+                opened.extend(filter(None, [_transport_of(connection)]))
+                raise
             opened.append(_transport_of(connection))
             if opened == [None]:
                 raise RuntimeError("no transport")
