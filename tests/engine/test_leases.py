@@ -124,39 +124,6 @@ async def test_a_lease_that_is_extended_early_is_watched_and_labelled_all_the_sa
     assert lease.lost
 
 
-@pytest.mark.parametrize("auto_extend", [True, False])
-async def test_a_lease_that_busy_nodes_refuse_to_watch_is_watched_when_they_have_time_again(
-    rig: Rig, auto_extend: bool
-) -> None:
-    process, other = await rig.process(ttl=30.0), await rig.process(ttl=30.0)
-    lease = await process.lock("a", auto_extend=auto_extend).acquire()
-    await asyncio.sleep(0.05)
-    rig.refuse("BUSY Redis is busy running a script", 1, 2)
-    await asyncio.sleep(1)
-    rig.refuse(None, 1, 2)
-    await asyncio.sleep(1)
-    seen = await other.redlock.inspect("a")
-    assert seen.owner is not None
-    before = now()
-    rig.vacate(b"a", on=(1, 2))
-    await lease.wait_lost()
-    assert now() - before < 0.1
-    assert lease.lost
-
-
-async def test_a_refused_watch_is_not_repeated_after_the_end_of_its_lease(rig: Rig) -> None:
-    process = await rig.process(ttl=30.0)
-    lease = await process.lock("a").acquire()
-    await asyncio.sleep(0.05)
-    rig.refuse("BUSY Redis is busy running a script", 2)
-    await asyncio.sleep(0.1)
-    rig.refuse(None, 2)
-    await lease.release()
-    asked = process.questions()
-    await asyncio.sleep(2)
-    assert not asked
-
-
 @pytest.mark.parametrize("rig", [5], indirect=True)
 async def test_keys_deleted_are_noticed_at_once_though_a_node_is_down_and_another_slow(
     rig: Rig,

@@ -525,8 +525,6 @@ async def test_after_a_refusal_of_labels_no_release_names_the_label_of_an_ended_
         assert nested.token == lease.token
         await asyncio.sleep(1)
         await nested.release()
-        process.redlock.engine().extender.watcher._write_no_labels(
-            Refusal("NOPERM no right to it"), 0
-        )
+        process.redlock.engine().extender.watcher._answered(Refusal("NOPERM no right to it"), 0)
         sent = process.questions()
     assert {command.keys for command in sent if command.owed_until is not None} == {(b"a",)}

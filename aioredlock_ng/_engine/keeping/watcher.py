@@ -3,8 +3,7 @@
 A lease is watched when it is held for longer than `validity.watch_after`. To watch a lease, the
 watcher reads its keys. The server then tracks these keys for our connection, but not the keys of
 read leases. After a report of a change, the watcher reads the keys on all nodes again. The lease is
-lost if no quorum has the keys. A busy node refuses to read keys, so the watcher repeats its request
-until no node is busy.
+lost if no quorum has the keys.
 """
 
 from __future__ import annotations
@@ -13,10 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng._core.refusals import is_busy
 from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._engine.keeping.batch import Batch, parts
-from aioredlock_ng._nodes.owed import RETRY_RELEASES
 from aioredlock_ng.events import NodeDegraded
 
 if TYPE_CHECKING:
@@ -29,10 +26,6 @@ if TYPE_CHECKING:
     from aioredlock_ng._scripts.lock_kind import LockKind
 
 __all__ = ["Watcher"]
-
-WATCH_AGAIN = RETRY_RELEASES
-"""Delay in seconds until a refused watch is sent again. The reason for the delay is the same as for
-releases. Without a repetition, a lease that is not renewed would stay unwatched on a node."""
 
 
 class Watcher:
@@ -60,8 +53,6 @@ class Watcher:
         self._lose = lose
         self._by_key: dict[bytes, LeaseRecord] = {}
         self._doubted: dict[LeaseRecord, None] = {}
-        # The leases whose watch a busy node has refused. True if the label must be written, too.
-        self._refused: dict[LeaseRecord, bool] = {}
 
     def watch(self, leases: Sequence[LeaseRecord], *, label: bool = True) -> None:
         """Read the keys of leases on all nodes, so that the nodes track them.
@@ -94,7 +85,7 @@ class Watcher:
                 on_unsure=_unsure,
                 on_late=_unsure,
                 on_missing=self._repairs.missing,
-                on_answer=partial(self._answered, part, label),
+                on_answer=self._answered,
                 stands=partial(_stands, kind, part),
             ).ask()
 
@@ -123,34 +114,18 @@ class Watcher:
                 self._context.loop.call_soon(self._verify)
             self._doubted[lease] = None
 
-    def _answered(
-        self, leases: Sequence[LeaseRecord], label: bool, reply: Reply, index: int
-    ) -> None:
-        if not isinstance(reply, Refusal):
-            return
-        if is_busy(str(reply)):
-            if not self._refused:
-                self._context.loop.call_later(WATCH_AGAIN, self._watch_again)
-            for lease in leases:
-                self._refused[lease] = label or self._refused.get(lease, False)
-        elif self._context.labels is not None and str(reply).startswith("NOPERM"):
-            self._write_no_labels(reply, index)
-
-    def _watch_again(self) -> None:
-        refused, self._refused = self._refused, {}
-        now = self._context.clock()
-        held = [
-            lease for lease in refused if lease.phase is Phase.HELD and lease.remaining(now) > 0.0
-        ]
-        self.watch([lease for lease in held if refused[lease]])
-        self.watch([lease for lease in held if not refused[lease]], label=False)
-
-    def _write_no_labels(self, reply: Refusal, index: int) -> None:
-        """Stop writing labels, because a node refuses access to the keys of labels.
+    def _answered(self, reply: Reply, index: int) -> None:
+        """Stop writing labels if a node refuses access to the keys of labels.
 
         Otherwise the node would refuse every watch and every release of a labelled lease.
         """
         context = self._context
+        if (
+            context.labels is None
+            or not isinstance(reply, Refusal)
+            or not str(reply).startswith("NOPERM")
+        ):
+            return
         context.labels = None
         # Read leases have labels, too, but are not in `_by_key`.
         leases = [lease for lease in self._leases if lease.watched]
