@@ -256,14 +256,13 @@ class Engine(Parts):
             # holder work at the same time, so the lease is left to expire.
             if lease.still_used is not None and lease.still_used(lambda: None):
                 self.extender.abandon(lease)
-            elif works_on(lease, self.closer):
-                self.extender.forsake(lease, CLOSED)
             elif lease.has_body():
-                self.extender.lose(lease, CLOSED)
+                end = self.extender.forsake if works_on(lease, self.closer) else self.extender.lose
+                end(lease, CLOSED)
             else:
                 self.extender.release(lease)
                 # A thread or another loop may have begun its body meanwhile. The body must fail.
-                if lease.has_body():
+                if lease.has_body() and lease.phase is Phase.RELEASED:
                     self.extender.found_lost(lease, CLOSED)
                     lease.notify_body()
         self.extender.close()

@@ -272,6 +272,24 @@ async def test_a_lease_that_a_sink_ends_at_its_acquisition_is_reported_to_end_on
     ]
 
 
+async def test_a_close_reports_an_expired_lease_once_although_a_body_begins_meanwhile(
+    rig: Rig,
+) -> None:
+    heard: list[Event] = []
+
+    def begin(event: Event) -> None:
+        # Another thread enters its `with` directly after the loss.
+        if isinstance(event, LeaseLost):
+            lease._record.thread_inside = True
+
+    process = await rig.process(sinks=[heard.append, begin])
+    lease = await process.lock("a", ttl=1.0, auto_extend=False).acquire()
+    asyncio.get_running_loop().advance(2)  # type: ignore[attr-defined]
+    await process.redlock.aclose()
+    assert [type(event) for event in heard] == [LockAcquired, LeaseLost]
+    assert process.redlock.stats().lost == 1
+
+
 @pytest.mark.parametrize("cancels", [0, 1, 2])
 async def test_a_loss_that_only_the_release_finds_is_reported(
     rig: Rig, cancels: int, caplog: pytest.LogCaptureFixture

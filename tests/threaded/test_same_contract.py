@@ -35,6 +35,7 @@ DIFFERENT = {
     "test_leases_that_were_renewed_are_not_kept_when_they_are_over",
     "test_a_grant_with_no_fence_left_is_not_passed_on",
     "test_a_grant_is_not_passed_on_in_the_tick_in_which_its_tracking_was_lost",
+    "test_a_close_reports_an_expired_lease_once_although_a_body_begins_meanwhile",
     "test_a_task_cancelled_as_a_grant_is_passed_on_leaves_it_to_the_next_task",
     "test_the_last_task_cancelled_as_a_grant_is_passed_on_leaves_no_key",
     "test_a_lease_that_a_sink_ends_when_another_is_lost_is_not_renewed",
