@@ -30,15 +30,15 @@ class OfOneProcess:
     __slots__ = ()
 
     def __copy__(self) -> Self:
-        """Return the object itself, because a shallow copy would stand for the same thing."""
+        """Return the object itself, because a copy would have the same connections."""
         return self
 
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:
         """Refuse to pickle or deep-copy the object."""
         raise TypeError(
-            f"a {type(self).__name__} cannot be pickled or deep-copied, because its connections"
-            " belong to this process; within the process, share the object itself; give other"
-            " processes only plain values, such as URLs, names and fences, and make a Redlock there"
+            "managers and leases cannot be pickled or deep-copied, because their connections belong"
+            " to one process; in this process, share the object itself; give other processes only"
+            " plain values, such as URLs, names and fences, and make a Redlock there"
         )
 
 

@@ -227,11 +227,11 @@ def _system_words(error: BaseException | None) -> str:
 
 
 async def _answered(connecting: Awaitable[None]) -> None:
-    """Await a call that may hide an error of the server in another error, and raise the server's.
+    """Await a call that may hide an error of the server in another error. Raise the hidden error.
 
     On a Unix socket, redis-py logs in as a part of opening the streams, and takes each error for an
-    error of the connection. Then a wrong password would seem to be an outage, and a server without
-    HELLO would never be asked without it.
+    error of the connection. Without this function, a wrong password would look like an outage, and
+    a server without HELLO would not be asked again without HELLO.
     """
     try:
         await connecting

@@ -26,20 +26,15 @@ def interval(longest: float) -> str:
     return f"{0.75 * longest:.3g} to {longest:.3g} s"
 
 
-def test_the_conditions_for_passing_a_grant_on_are_those_of_the_code() -> None:
+def test_the_times_in_the_conditions_for_passing_a_grant_on_are_those_of_the_code() -> None:
     text = (DOCS / "how-it-works.md").read_text(encoding="utf-8")
     _, _, after = text.partition("A grant is passed on only under these conditions:\n\n")
     items, _, _ = after.partition("\n\n")
     conditions = [" ".join(item.split()) for item in items.removeprefix("* ").split("\n* ")]
-    same, valid, recent, left, unchanged, fences = conditions
-    assert "same ttl, and without `min_hold`" in same
-    assert "valid" in valid
+    recent = conditions[2]
     assert f"less than {COVERED_FOR * 1000:g} ms ago" in recent
     assert COVERED_SHARE == 0.1
     assert "less than a tenth of the ttl ago" in recent
-    assert "`min_validity`" in left
-    assert "reported a change" in unchanged
-    assert "fence" in fences
 
 
 @pytest.mark.parametrize("name", ["glossary", "semaphore", "rwlock"])
