@@ -162,6 +162,8 @@ class Record:
         still: Spans in which a process stood still, by process. "relay" is the way to all nodes.
         blocked: Spans in which the event loop of the bodies stood still, but not the engine.
         killed: Instants of the kills, by process.
+        silent: Instants from which the event loop of a process was blocked until its kill, by
+            process.
         writers: The process of each number with which the ids of writes begin.
         ours: The processes that use our library.
         stopped: Stops by the nemesis: process, begin and end.
@@ -186,6 +188,7 @@ class Record:
     still: dict[str, Intervals] = field(default_factory=dict)
     blocked: dict[str, Intervals] = field(default_factory=dict)
     killed: dict[str, int] = field(default_factory=dict)
+    silent: dict[str, int] = field(default_factory=dict)
     writers: dict[int, str] = field(default_factory=dict)
     ours: set[str] = field(default_factory=set)
     stopped: list[tuple[str, int, int]] = field(default_factory=list)
@@ -373,8 +376,12 @@ def _load_process(
     open_holds: dict[int, Hold] = {}
     asks: dict[int, dict[str, Any]] = {}
     longest: dict[int, int] = {}
+    blocks: int | None = None
     for line in read(path):
         at = line["t"]
+        if line["e"] != "stall":
+            # Only a thread that watches the process can write while a body blocks the event loop.
+            blocks = at if line["e"] == "blocks" else None
         if line["e"] in ("got", "fail", "cut"):
             asks.pop(line["a"], None)
         if line.get("d") and line["e"] == "got":
@@ -436,6 +443,8 @@ def _load_process(
                     record.ours.add(process)
     killed = record.killed.get(process)
     if killed is not None:
+        if blocks is not None:
+            record.silent[process] = blocks
         record.amid += [
             _without(process, line) | {"a": at, "t": killed} for at, line in asks.items()
         ]

@@ -379,7 +379,7 @@ def _noticed_deletion(
         judgement.beyond.append(Finding("keys deleted one by one, set again", at, words))
         return
     if hold.lost is None:
-        end = hold.ended or hold.killed or record.over
+        end = hold.ended or record.silent.get(hold.process) or hold.killed or record.over
         if delete["again"]:
             # It got them back before anybody else had them.
             judgement.beyond.append(Finding("keys deleted one by one, set again", at, words))

@@ -329,3 +329,26 @@ def test_a_body_on_a_blocked_loop_may_notice_a_deletion_later(story: Story, tmp_
     story.delete(1_000, "taken")
     assert story.findings() == ([], ["lost: its keys were deleted"])
     assert check(tmp_path)[1].notices == []
+
+
+@pytest.mark.parametrize(
+    ("blocks", "later", "found"),
+    [
+        (900, None, []),
+        (900, "stall", []),
+        (900, "ask", ["never noticed"]),
+        (2_100, None, ["never noticed"]),
+    ],
+)
+def test_a_body_that_is_killed_while_its_loop_is_blocked_may_notice_no_deletion(
+    blocks: int, later: str | None, found: list[str], story: Story
+) -> None:
+    story.hold("one", 10, None, deadline=4_000, token="taken")
+    story.event("one", blocks, "blocks", i=1)
+    if later == "stall":
+        story.event("one", 950, "stall", s=BEGIN + 910 * MS)
+    if later == "ask":
+        story.event("one", 950, "ask", n=["b"], w="with")
+    story.delete(1_000, "taken")
+    story.nemesis(2_700, "kill", p="one")
+    assert story.findings()[0] == found

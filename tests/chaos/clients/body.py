@@ -143,6 +143,8 @@ class Body:
         worker, client = self._worker, self._worker.client
         read = await self._read_all(hold)
         if self._careless:
+            # A process that is killed meanwhile cannot report that its event loop was blocked.
+            worker.history.write("blocks", i=self.number)
             time.sleep(self._seconds)
         else:
             await self._think(hold)
