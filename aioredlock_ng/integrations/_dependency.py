@@ -11,14 +11,7 @@ from fastapi import Depends, HTTPException
 from fastapi.exceptions import RequestValidationError
 from starlette.requests import HTTPConnection
 
-from aioredlock_ng import (
-    ConfigurationError,
-    Lease,
-    LockLost,
-    LockNotAcquired,
-    Redlock,
-    UpgradeRefused,
-)
+from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, Redlock
 from aioredlock_ng._notes import is_loss
 
 from ._endpoints import work_of
@@ -124,8 +117,7 @@ class LockDependency:
                 finally:
                     work.leave()
         except LockNotAcquired as error:
-            # `UpgradeRefused` is a mistake of the program, which a retry would repeat.
-            if lease is not None or isinstance(error, UpgradeRefused):
+            if lease is not None:
                 raise
             raise self._unavailable(error) from error
         except (LockLost, ExceptionGroup) as error:

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiohttp import web
 
-from aioredlock_ng import (
-    ConfigurationError,
-    Lease,
-    LockLost,
-    LockNotAcquired,
-    Redlock,
-    UpgradeRefused,
-)
+from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, Redlock
 from aioredlock_ng._notes import is_loss
 
 from ._makers import check_makers, values_of
@@ -166,8 +159,7 @@ class Locks:
                 with outlasting(lease):
                     return await handle()
         except LockNotAcquired as error:
-            # `UpgradeRefused` is a mistake of the program, which a retry would repeat.
-            if lease is not None or isinstance(error, UpgradeRefused):
+            if lease is not None:
                 raise
             raise self._unavailable(error) from error
         except (LockLost, ExceptionGroup) as error:

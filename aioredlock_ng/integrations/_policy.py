@@ -5,7 +5,13 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
-from aioredlock_ng import ConfigurationError, LockLost, QuorumUnreachable, Redlock
+from aioredlock_ng import (
+    ConfigurationError,
+    LockLost,
+    QuorumUnreachable,
+    Redlock,
+    UpgradeRefused,
+)
 from aioredlock_ng._core.request_labels import UnusableLabel, label_template
 from aioredlock_ng._core.slots import checked_limit
 from aioredlock_ng._manager.scan import checked_manager
@@ -236,6 +242,14 @@ class Policy:
             raise UnusableValue(f"not possible as a lock's name: {error}") from error
 
     def answer(self, error: LockNotAcquired | LockLost) -> Answer:
+        """Return the answer to a request that did not get its lock, or lost it.
+
+        Raises:
+            UpgradeRefused: Raised if `error` is this error. The error is a mistake of the program,
+                and a client that repeats its request would get it again.
+        """
+        if isinstance(error, UpgradeRefused):
+            raise error
         if isinstance(error, LockLost):
             return self._answer(
                 UNAVAILABLE, "the lock was lost; the request may or may not have taken effect"

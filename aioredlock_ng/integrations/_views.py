@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
-from aioredlock_ng import ConfigurationError, LockLost, LockNotAcquired, UpgradeRefused
+from aioredlock_ng import ConfigurationError, LockLost, LockNotAcquired
 from aioredlock_ng._notes import is_loss
 
 from ._policy import Answer, Policy
@@ -190,8 +190,7 @@ class ViewLock:
             with lock as lease:
                 return call()
         except LockNotAcquired as error:
-            # `UpgradeRefused` is a mistake of the program, which a retry would repeat.
-            if lease is not None or isinstance(error, UpgradeRefused):
+            if lease is not None:
                 raise
             raise Refused(self._policy.answer(error)) from error
         except (LockLost, ExceptionGroup) as error:
