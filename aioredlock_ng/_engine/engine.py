@@ -113,7 +113,8 @@ class Engine(Parts):
         The caller awaits the `future` of the acquisition. If the wait is cancelled, the caller must
         call `cancelled`.
 
-        `blocking_timeout` is the longest wait in seconds. None: for ever. 0: no wait for a holder.
+        `blocking_timeout` is the longest wait in seconds. With None, the call waits for ever. With
+        0, the call does not wait for another holder.
 
         Raises:
             LockHeld: Raised if the calling task holds the lock through an enclosing `async with`,
